@@ -1,0 +1,156 @@
+"""The text of a module, places in it, and what the user is told about them."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Severity = Literal["error", "warning", "note"]
+
+_EXCERPT_WIDTH = 160
+"""The most characters of a source line that a message shows; a line of 50 MB is cut around its caret."""
+
+
+class Span(NamedTuple):
+    """A half-open range `[start, end)` of character offsets."""
+
+    start: int
+    end: int
+
+
+class Position(NamedTuple):
+    """A place as people count it: both from 1, columns in characters."""
+
+    line: int
+    column: int
+
+
+class SourceText:
+    """A module's text with its name; knows lines and columns."""
+
+    __slots__ = ("_line_starts", "filename", "first_line", "text")
+
+    def __init__(self, text: str, filename: str = "<string>", first_line: int = 1) -> None:
+        """`first_line` is the number of the text's first line, for a part of a split file."""
+        self.text = text
+        self.filename = filename
+        self.first_line = first_line
+        self._line_starts: list[int] | None = None
+
+    def _starts(self) -> list[int]:
+        if self._line_starts is None:
+            starts = [0]
+            text = self.text
+            if "\r" in text:
+                i = 0
+                while i < len(text):
+                    newline, ret = text.find("\n", i), text.find("\r", i)
+                    ends = [e for e in (newline, ret) if e >= 0]
+                    if not ends:
+                        break
+                    end = min(ends)
+                    i = end + (2 if text.startswith("\r\n", end) else 1)
+                    starts.append(i)
+            else:
+                end = text.find("\n")
+                while end >= 0:
+                    starts.append(end + 1)
+                    end = text.find("\n", end + 1)
+            self._line_starts = starts
+        return self._line_starts
+
+    def position(self, offset: int) -> Position:
+        """The line and column of a character offset."""
+        starts = self._starts()
+        line = bisect.bisect_right(starts, offset) - 1
+        return Position(line + self.first_line, offset - starts[line] + 1)
+
+    def line_span(self, offset: int) -> Span:
+        """The span of the line that holds `offset`, without its line end."""
+        starts = self._starts()
+        line = bisect.bisect_right(starts, offset) - 1
+        end = starts[line + 1] if line + 1 < len(starts) else len(self.text)
+        while end > starts[line] and self.text[end - 1] in "\r\n":
+            end -= 1
+        return Span(starts[line], end)
+
+    def diagnostic(self, offset: int, message: str, *, hint: str = "", severity: Severity = "error") -> Diagnostic:
+        """A diagnostic that points at a character offset; offsets past the end point at the end."""
+        offset = max(0, min(offset, len(self.text)))
+        line, column = self.position(offset)
+        span = self.line_span(offset)
+        source_line, caret = _excerpt(self.text, span, min(offset, span.end) if span.end >= span.start else span.start)
+        return Diagnostic(severity, message, self.filename, line, column, source_line, caret, hint)
+
+    def error(self, offset: int, message: str, *, hint: str = "") -> HloSyntaxError:
+        """The exception for a diagnostic at `offset`, to be raised by the caller."""
+        return HloSyntaxError(self.diagnostic(offset, message, hint=hint))
+
+
+def _excerpt(text: str, span: Span, offset: int) -> tuple[str, int]:
+    """The part of a line that is shown, and the caret's place in it."""
+    start, end = span
+    before = after = ""
+    if end - start > _EXCERPT_WIDTH:
+        half = _EXCERPT_WIDTH // 2
+        cut_start = max(start, min(offset - half, end - _EXCERPT_WIDTH))
+        cut_end = min(end, cut_start + _EXCERPT_WIDTH)
+        before = "..." if cut_start > start else ""
+        after = "..." if cut_end < end else ""
+        start, end = cut_start, cut_end
+    shown = "".join(c if c.isprintable() else " " for c in text[start:end])
+    return before + shown.rstrip() + after, len(before) + offset - start
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message about one place, as compilers print it."""
+
+    severity: Severity
+    message: str
+    filename: str
+    line: int
+    column: int
+    source_line: str = ""
+    caret: int = 0
+    hint: str = ""
+
+    def header(self) -> str:
+        """`file:line:column: error: what`, the one line that tools read."""
+        return f"{self.filename}:{self.line}:{self.column}: {self.severity}: {self.message}"
+
+    def render(self) -> str:
+        """The header, the source line, a caret, and the hint if there is one."""
+        lines = [self.header()]
+        if self.source_line.strip():
+            lines += ["  " + self.source_line, "  " + " " * self.caret + "^"]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class HloError(ValueError):
+    """What is wrong with a module, its configuration or a request, in words for its user.
+
+    `diagnostics` holds one or more messages; `str()` is their full text.
+    """
+
+    def __init__(self, *diagnostics: Diagnostic | str) -> None:
+        self.diagnostics: tuple[Diagnostic | str, ...] = diagnostics
+        super().__init__("\n".join(d if isinstance(d, str) else d.render() for d in diagnostics))
+
+
+class HloSyntaxError(HloError):
+    """Text that is no HLO module, or one that names what is not there.
+
+    Attributes: `filename`, `line`, `column` (both from 1), `message`, `hint`; they describe the first diagnostic.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, *more: Diagnostic) -> None:
+        super().__init__(diagnostic, *more)
+        self.filename = diagnostic.filename
+        self.line = diagnostic.line
+        self.column = diagnostic.column
+        self.message = diagnostic.message
+        self.hint = diagnostic.hint
