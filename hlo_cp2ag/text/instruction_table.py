@@ -1,0 +1,167 @@
+"""A computation's instructions: where each begins and ends, and its name.
+
+Where the outline has shown that each line holds one instruction, that is a list of lines. Elsewhere lines are joined
+until brackets balance, and a run of lines that is not one instruction for certain goes to the grammar.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+
+from hlo_cp2ag.ir.module import Computation, Instruction
+from hlo_cp2ag.ir.source import Span
+from hlo_cp2ag.text.body import HEAD, KEYWORDS, cut_body, opcode_behind, parse_rule
+from hlo_cp2ag.text.outline import bracket_balance_by_line
+
+_LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = ")
+_TRAILING_ROOT = re.compile(r"(?<![\w.\-%])ROOT[ \t\r\n]*$")
+_ONLY_HEAD = re.compile(r"[ \t]*(?:ROOT[ \t]+)?(?:%[A-Za-z_][\w.\-]*[ \t]*|[A-Za-z_][\w.\-]*(?::[ \t]*|[ \t]+))=")
+_PERCENT_ASSIGNED = re.compile(r"%[A-Za-z_][\w.\-]*[ \t]*=|(?<![\w.\-%])[A-Za-z_][\w.\-]*(?::[ \t]*|[ \t]+)=")
+
+
+class LineTable:
+    """Instructions cut from the masked body of a computation; offsets are those of the module's text."""
+
+    def __init__(self, computation: Computation, masked_body: str) -> None:
+        self._computation = computation
+        self._masked = masked_body
+        self._made: dict[int, Instruction] = {}
+        self._index: dict[str, int] | None = None
+        self._names: list[str] | None = None
+        self._entries: list[tuple[int, int]] | None = None
+        if not computation.certain_lines:
+            self._entries = _entries(computation, masked_body)
+
+    def __len__(self) -> int:
+        return len(self._spans())
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """Start and end of each instruction in the masked body."""
+        if self._entries is None:
+            lines = self._masked.split("\n")
+            starts = accumulate((len(line) + 1 for line in lines), initial=0)
+            self._entries = [(start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line]
+        return self._entries
+
+    def names(self) -> list[str]:
+        """All names in text order."""
+        if self._names is None:
+            if self._computation.certain_lines:
+                self._names = _LINE_HEADS.findall(self._masked)
+            else:
+                self._names = [self.instruction(i).name for i in range(len(self))]
+        return self._names
+
+    def find(self, name: str) -> Instruction | None:
+        """The instruction of a name, if there is one."""
+        if self._index is None:
+            names = self.names()
+            self._index = dict(zip(names, range(len(names)), strict=True))
+        index = self._index.get(name)
+        return None if index is None else self.instruction(index)
+
+    def index_at(self, offset: int) -> int:
+        """The number of the instruction that holds an offset of the module's text."""
+        import bisect
+
+        relative = offset - self._computation.body_span.start
+        return bisect.bisect_right(self._spans(), (relative, len(self._masked))) - 1
+
+    def instruction(self, index: int) -> Instruction:
+        """The instruction at a place in text order. Raises HloSyntaxError if it has no name."""
+        made = self._made.get(index)
+        if made is None:
+            made = self._made[index] = self._make(index)
+        return made
+
+    def _make(self, index: int) -> Instruction:
+        start, end = self._spans()[index]
+        line = self._masked[start:end]
+        base = self._computation.body_span.start
+        head = HEAD.match(line)
+        if head is None:
+            return self._lone(index, line, start)
+        kind = head.lastgroup if head.lastgroup != "root" else "bare"
+        assert kind is not None
+        name = head.group(kind)
+        first = head.start("root") if head.group("root") else head.start(kind) - (kind == "percent")
+        name_span = Span(base + start + head.start(kind), base + start + head.end(kind))
+        if kind != "percent" and name in KEYWORDS:
+            source = self._computation.module.source
+            raise source.error(name_span.start, f"{name!r} is a reserved word, not a name", hint=f"write %{name}")
+        return Instruction(
+            self._computation,
+            index,
+            name,
+            name_span,
+            opcode_behind(line, head.end()),
+            head.group("root") is not None,
+            Span(base + start + first, base + start + len(line.rstrip(" \t\r\n"))),
+        )
+
+    def _lone(self, index: int, line: str, start: int) -> Instruction:
+        """A bare instruction, `f32[2] negate(f32[2])`: the text has no name for it."""
+        lead = len(line) - len(line.lstrip(" \t\r\n"))
+        begin = self._computation.body_span.start + start + lead
+        end = begin + len(line.strip(" \t\r\n"))
+        return Instruction(
+            self._computation, index, "", Span(begin, begin), opcode_behind(line, lead), True, Span(begin, end)
+        )
+
+
+def _entries(computation: Computation, masked: str) -> list[tuple[int, int]]:
+    """Start and end of each instruction in a masked body that need not be written line by line.
+
+    Raises HloSyntaxError where the grammar cannot read a part of it.
+    """
+    source = computation.module.source
+    base = computation.body_span.start
+    if not masked.strip(" \t\r\n"):
+        raise source.error(max(base - 1, 0), f"computation {computation.name!r} has no instruction")
+    if computation.span == computation.body_span:
+        return _grammar_entries(computation, masked, 0, len(masked))
+    groups = _groups(masked)
+    entries: list[tuple[int, int]] = []
+    for start, end in groups:
+        part = masked[start:end]
+        if _is_one_line_instruction(part) or cut_body(source, part, base + start) is not None:
+            entries.append((start, end))
+        else:
+            entries.extend(_grammar_entries(computation, part, start, end))
+    return entries
+
+
+def _groups(masked: str) -> list[tuple[int, int]]:
+    """Runs of lines that begin with a head at depth 0 and go on to the next such line."""
+    starts: list[int] = []
+    depth = position = 0
+    pending_root = -1
+    for line, balance in zip(masked.split("\n"), bracket_balance_by_line(masked), strict=True):
+        if depth == 0 and line and not line.isspace():
+            if _ONLY_HEAD.match(line):
+                starts.append(pending_root if pending_root >= 0 else position)
+            elif not starts:
+                starts.append(position)
+            root = _TRAILING_ROOT.search(line)
+            pending_root = position + root.start() if root else -1
+        depth += balance
+        position += len(line) + 1
+    return list(zip(starts, [*starts[1:], len(masked)], strict=True))
+
+
+def _is_one_line_instruction(part: str) -> bool:
+    """Whether a part is one line with one balanced instruction on it, by the same reasons as in the outline."""
+    stripped = part.strip(" \t\r\n")
+    if "\n" in stripped or "\r" in stripped or len(_PERCENT_ASSIGNED.findall(part)) != 1:
+        return False
+    return bracket_balance_by_line(stripped) == [0]
+
+
+def _grammar_entries(computation: Computation, part: str, start: int, end: int) -> list[tuple[int, int]]:
+    source = computation.module.source
+    rule = "lone_instruction" if computation.span == computation.body_span else "instruction_list"
+    tree = parse_rule(source, part, computation.body_span.start + start, rule)
+    if rule == "lone_instruction":
+        return [(start + tree.meta.start_pos, start + tree.meta.end_pos)]
+    return [(start + child.meta.start_pos, start + child.meta.end_pos) for child in tree.children]  # type: ignore[union-attr]

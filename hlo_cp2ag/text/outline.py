@@ -1,0 +1,408 @@
+"""The outline: where a module's header, computations and instructions are, found without reading any body.
+
+Two ways lead to the same outline. `_certain_outline` proves in a few passes at C speed that the whole text is written
+as XLA prints it, one instruction a line; it works on the text with its strings taken out. Where any part of the proof
+fails, `_scanned_outline` walks over the masked text, and each computation decides for itself whether its lines are
+certain or its body goes to the grammar.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
+from hlo_cp2ag.text.lexical import bracket_end, mask
+
+BLANK = "[ \t\r\n]"
+NAME = r"[A-Za-z_][\w.\-]*"
+
+_INDEX_COMMENT = re.compile(r"/\*[\w ]*(?:=\d+)?\*/")
+_LINE_HEAD = re.compile(r"\n(?: +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = )?")
+# A raw dictionary on one line, strings emptied: what it holds is no structure, though it may look like an assignment.
+_RAW_CONFIG = re.compile(
+    r"backend_config=\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}[^{}\n]*)*\}[^{}\n]*)*\}"
+)
+_STRUCTURE = b"{}()[]%=,\n"
+_NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
+_NOT_BRACKETS = b"%=,"
+_NOT_BRACKETS_AT_ALL = bytes(c for c in range(256) if c not in b"{}()[]")
+_NOT_BRACKETS_OR_LINES = bytes(c for c in range(256) if c not in b"{}()[]\n")
+
+_MODULE_START = re.compile(rf"{BLANK}*HloModule(?![\w.\-]){BLANK}*")
+_MODULE_NAME = re.compile(rf"%?{NAME}:?")
+_ATTRIBUTE_KEY = re.compile(rf"{BLANK}*,{BLANK}*({NAME})={BLANK}*")
+_WORD_VALUE = re.compile(r"[\w.\-]+|\"_*\"|'_*'")
+_TABLE_NAME = re.compile(rf"{BLANK}*(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-=:])")
+_TABLE_ROW = re.compile(rf"{BLANK}*\d+{BLANK}*(?:\"_*\"|'_*'|\{{[^{{}}]*\}})")
+_COMPUTATION_START = re.compile(rf"{BLANK}*(?:(ENTRY)(?![\w.\-=:]){BLANK}*)?(%?)({NAME}):?{BLANK}*(?=[({{])")
+_INLINE = re.compile(rf"\{{(?={BLANK}*(?:ROOT{BLANK}+)?(?:%{NAME}{BLANK}*|{NAME}:{BLANK}*|{NAME}{BLANK}+)=)")
+_ARROW = re.compile(rf"{BLANK}*->{BLANK}*")
+_RESULT = re.compile(
+    rf"[a-z][a-z0-9]*{BLANK}*\[[^\[\]{{}}()]*\](?:{BLANK}*\{{{BLANK}*[\d:][^{{}}]*\}})?{BLANK}*(?=\{{)"
+)
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
+_HEADER_LINE = re.compile(r"(ENTRY )?(%?)([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{")
+
+
+@dataclass
+class ComputationOutline:
+    """One computation: its name and where its parts are."""
+
+    name: str
+    name_span: Span
+    is_entry_marked: bool
+    span: Span
+    body_span: Span
+    parameters_span: Span | None
+    attributes_span: Span | None = None
+    certain_lines: bool = False
+    is_inline: bool = False
+
+
+@dataclass
+class ModuleOutline:
+    """A module: its header, tables and computations."""
+
+    name: str = ""
+    header_span: Span | None = None
+    header_attributes: list[tuple[str, Span, Span]] = field(default_factory=list)
+    """Name, whole span, value span."""
+    tables_span: Span | None = None
+    computations: list[ComputationOutline] = field(default_factory=list)
+    names: set[str] | None = None
+    """Every instruction's name, where the certain outline has already collected them."""
+    is_lone_instruction: bool = False
+    masked: str | None = None
+    """The masked text, where the outline needed it."""
+
+
+def outline(source: SourceText) -> ModuleOutline:
+    """The outline of a module's text.
+
+    Raises HloSyntaxError if brackets, strings or comments are not closed, or something stands where a computation is
+    expected, and for names defined twice where these are known without reading further.
+    """
+    found = _certain_outline(source)
+    return found if found is not None else _scanned_outline(source)
+
+
+# ---- the certain way ---------------------------------------------------------------------------------------------------
+
+
+def without_strings(text: str) -> str | None:
+    """The text with its double-quoted strings emptied, if that is certain to be all that hides structure.
+
+    By induction from the left: as long as no comment opener and no single quote stands outside of strings, each double
+    quote opens or closes a string. None if a string holds a line end or anything else could hide structure.
+    """
+    if "\r" in text or "\t" in text:
+        return None
+    if '"' in text:
+        if '\\"' in text or "\\\\" in text:
+            text = text.replace("\\\\", "__").replace('\\"', "__")
+        pieces = text.split('"')
+        if len(pieces) % 2 == 0 or "\n" in '"'.join(pieces[1::2]):
+            return None
+        text = '""'.join(pieces[::2])
+    if "'" in text or "//" in text:
+        return None
+    comments = text.count("/*")
+    if comments and comments != len(_INDEX_COMMENT.findall(text)):
+        return None
+    return text
+
+
+def line_proof(stringless: str) -> tuple[list[str], list[bytes]] | None:
+    """For each line but the first: the name it assigns, or nothing, and the brackets it leaves open or closes.
+
+    None unless every name that is assigned anywhere is the head of its line.
+    """
+    names = _LINE_HEAD.findall(stringless)
+    heads = len(names) - names.count("")
+    if stringless.count(" =") != heads:
+        stringless = _RAW_CONFIG.sub("", stringless)
+        if stringless.count(" =") != heads:
+            return None
+    structure = stringless.encode("latin-1", "replace").translate(None, _NOT_STRUCTURE)
+    if structure.count(b"%=") != structure.count(b"\n%="):
+        return None
+    return names, _reduce(structure.translate(None, _NOT_BRACKETS)).split(b"\n")[1:]
+
+
+def _reduce(brackets: bytes) -> bytes:
+    """What is left of a run of brackets when matching neighbours cancel; a newline between them keeps them apart."""
+    length = -1
+    while length != len(brackets):
+        length = len(brackets)
+        brackets = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
+    return brackets
+
+
+def bracket_balance_by_line(masked: str) -> list[int]:
+    """For each line, how many brackets it opens more than it closes; brackets of a kind that do not match count too."""
+    brackets = _reduce(masked.encode("latin-1", "replace").translate(None, _NOT_BRACKETS_OR_LINES)).split(b"\n")
+    return [len(b) and sum(1 if c in b"([{" else -1 for c in b) for b in brackets]
+
+
+def _certain_outline(source: SourceText) -> ModuleOutline | None:
+    text = source.text
+    header_end = text.find("\n")
+    if not text.startswith("HloModule ") or header_end < 0:
+        return None
+    stringless = without_strings(text)
+    if stringless is None:
+        return None
+    # The header's frontend attributes may hold anything between braces; it is read on its own.
+    proof = line_proof(stringless[stringless.find("\n") :])
+    if proof is None:
+        return None
+    names, brackets = proof
+    found = ModuleOutline()
+    try:
+        masked_header = mask(text[:header_end], source)
+        if _read_header(source, masked_header, found) != len(masked_header.rstrip(" ")):
+            return None
+    except HloSyntaxError:
+        return None  # it may run over several lines; the scanned way says what is wrong if anything is
+    if brackets.count(b"{") != brackets.count(b"}") or len(brackets) - brackets.count(b"") != 2 * brackets.count(b"{"):
+        return None
+    opening = closing = -1
+    outside_from = 0
+    position = header_end
+    all_names: set[str] = set()
+    expected = 0
+    for _ in range(brackets.count(b"{")):
+        opening = brackets.index(b"{", outside_from)
+        closing = brackets.index(b"}", opening)
+        body = names[opening + 1 : closing]
+        if not body or "" in body or any(names[outside_from : opening + 1]) or names[closing]:
+            return None
+        computation = _certain_computation(source, position, text)
+        if computation is None:
+            return None
+        all_names.update(body)
+        expected += len(body)
+        if len(all_names) != expected and len(set(body)) != len(body):
+            return None
+        expected = len(all_names)
+        found.computations.append(computation)
+        position = computation.span.end if computation.attributes_span is None else computation.attributes_span.end
+        outside_from = closing + 1
+    if not found.computations or any(names[outside_from:]) or text[position:].strip(" \n"):
+        return None
+    if not _tables_are_known(source, found, header_end):
+        return None
+    found.names = all_names
+    return found
+
+
+def _certain_computation(source: SourceText, position: int, text: str) -> ComputationOutline | None:
+    """The computation that comes next after `position` in a text whose lines are certain."""
+    close = text.find("\n}", position)
+    if close < 0:
+        return None
+    start = _NOT_BLANK.search(text, position)
+    if start is None:
+        return None
+    begin = start.start()
+    if text[begin].isupper() and not text.startswith("ENTRY", begin):
+        # Tables stand before the first computation; its header is the line that ends with an opening brace.
+        brace = text.find(" {\n", begin)
+        begin = text.rfind("\n", 0, brace) + 1
+    header = _HEADER_LINE.match(text, begin)
+    if header is None or not text.startswith("\n", header.end()):
+        return None
+    name_span = Span(*header.span(3))
+    parameters = Span(header.start(4), header.end(4) - 1) if header.group(4) else None
+    end = close + 2
+    attributes = None
+    if not text.startswith("\n", end) and end != len(text):
+        line_end = text.find("\n", end)
+        attributes = Span(end, line_end if line_end >= 0 else len(text))
+        if not re.fullmatch(r', execution_thread="[^"\\\n]*"', text[attributes.start : attributes.end]):
+            return None
+    return ComputationOutline(
+        header.group(3),
+        name_span,
+        header.group(1) is not None,
+        Span(begin, end),
+        Span(header.end(), close + 1),
+        parameters,
+        attributes,
+        certain_lines=True,
+    )
+
+
+def _tables_are_known(source: SourceText, found: ModuleOutline, header_end: int) -> bool:
+    """Reads the tables between the header and the first computation; False if something else stands there."""
+    first = found.computations[0].span.start
+    masked = mask(source.text[header_end:first], source, header_end)
+    if masked.strip(" \n"):
+        end = _read_tables(masked, 0)
+        if end <= 0 or masked[end:].strip(" \n"):
+            return False
+        found.tables_span = Span(header_end, header_end + end)
+    return True
+
+
+# ---- the scanned way ---------------------------------------------------------------------------------------------------
+
+
+def _scanned_outline(source: SourceText) -> ModuleOutline:
+    text = source.text
+    if "\0" in text:
+        raise source.error(text.index("\0"), "a NUL byte: this is no HLO text", hint="a serialized HloModuleProto is read by XLA's own tools")
+    masked = mask(text, source)
+    found = ModuleOutline(masked=masked)
+    if not masked.strip(" \t\r\n"):
+        raise source.error(0, "no HLO here: the text is empty", hint="an HLO module has at least one computation")
+    position = 0
+    has_header = _MODULE_START.match(masked) is not None
+    if has_header:
+        position = _read_header(source, masked, found)
+    elif not _starts_like_a_module(masked):
+        found.is_lone_instruction = True
+        return found
+    position = _tables(source, masked, position, found)
+    while (token := _NOT_BLANK.search(masked, position)) is not None:
+        computation = _scan_computation(source, masked, token.start())
+        found.computations.extend(_inline_computations(masked, computation.body_span))
+        found.computations.append(computation)
+        position = (computation.attributes_span or computation.span).end
+    if not found.computations:
+        raise source.error(len(text), "no computation here", hint="the file may be cut off after its header")
+    return found
+
+
+def _starts_like_a_module(masked: str) -> bool:
+    """XLA's rule for text without a header: ENTRY, or a name and a brace; all else is one bare instruction."""
+    start = _COMPUTATION_START.match(masked)
+    return start is not None and (start.group(1) is not None or masked.startswith("{", start.end()))
+
+
+def _tables(source: SourceText, masked: str, position: int, found: ModuleOutline) -> int:
+    if _TABLE_NAME.match(masked, position) is None:
+        return position
+    end = _read_tables(masked, position)
+    if end < 0:
+        raise source.error(-end, "expects the tables FileNames, FunctionNames, FileLocations and StackFrames in this order")
+    found.tables_span = Span(position, end)
+    return end
+
+
+def _read_tables(masked: str, position: int) -> int:
+    """The end of the four tables; minus the offset where they go wrong."""
+    for expected in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+        table = _TABLE_NAME.match(masked, position)
+        if table is None or table.group(1) != expected:
+            return -position
+        position = table.end()
+        while (row := _TABLE_ROW.match(masked, position)) is not None:
+            position = row.end()
+    return position
+
+
+def _read_header(source: SourceText, masked: str, found: ModuleOutline) -> int:
+    """Reads `HloModule name, key=value, ...` into the outline; the offset behind it."""
+    start = _MODULE_START.match(masked)
+    position = start.end() if start else 0
+    name = _MODULE_NAME.match(masked, position)
+    if name is None:
+        raise source.error(position, "expects the module's name behind HloModule")
+    found.name = name.group().strip("%:")
+    position = name.end()
+    seen: set[str] = set()
+    while (key := _ATTRIBUTE_KEY.match(masked, position)) is not None:
+        value_start = key.end()
+        if masked.startswith("{", value_start):
+            value_end = bracket_end(masked, value_start)
+            if value_end < 0:
+                raise source.error(value_start, f"the value of {key.group(1)} is not closed")
+        else:
+            word = _WORD_VALUE.match(masked, value_start)
+            if word is None:
+                raise source.error(value_start, f"expects a value for {key.group(1)}")
+            value_end = word.end()
+        if key.group(1) in seen:
+            raise source.error(key.start(1), f"the module attribute {key.group(1)} is given twice")
+        seen.add(key.group(1))
+        found.header_attributes.append((key.group(1), Span(key.start(1), value_end), Span(value_start, value_end)))
+        position = value_end
+    comma = re.compile(rf"{BLANK}*,").match(masked, position)
+    if comma is not None:
+        raise source.error(comma.end() - 1, "expects an attribute behind this comma")
+    found.header_span = Span(masked.index("HloModule"), position)
+    return position
+
+
+def _scan_computation(source: SourceText, masked: str, position: int) -> ComputationOutline:
+    start = _COMPUTATION_START.match(masked, position)
+    if start is None:
+        raise source.error(position, "expects a computation: a name, then { and its instructions", hint=_hint(masked, position))
+    name = start.group(3)
+    begin = start.start(1) if start.group(1) else start.start(3) - len(start.group(2))
+    brace = start.end()
+    parameters = None
+    if masked.startswith("(", brace):
+        parameters_end = bracket_end(masked, brace)
+        arrow = _ARROW.match(masked, parameters_end) if parameters_end > 0 else None
+        result_end = -1
+        if arrow is not None:
+            if masked.startswith("(", arrow.end()):
+                result_end = bracket_end(masked, arrow.end())
+            elif (result := _RESULT.match(masked, arrow.end())) is not None:
+                result_end = result.end()
+        opening = re.compile(rf"{BLANK}*(?=\{{)").match(masked, result_end) if result_end > 0 else None
+        if opening is None:
+            raise source.error(brace, f"expects (parameters) -> result {{ in the header of computation {name!r}")
+        parameters = Span(brace, len(masked[:result_end].rstrip(" \t\r\n")) if result_end > 0 else result_end)
+        brace = opening.end()
+    close = _body_end(masked, brace)
+    if close < 0:
+        raise source.error(begin, f"computation {name!r} is not closed by a }}", hint="a bracket in it does not match, or the file is cut off")
+    attributes_end = close
+    while (key := _ATTRIBUTE_KEY.match(masked, attributes_end)) is not None:
+        value = _WORD_VALUE.match(masked, key.end())
+        if key.group(1) != "execution_thread" or value is None or value.group()[0] not in "\"'":
+            raise source.error(key.start(1), f"unknown attribute {key.group(1)!r} of a computation", hint='it takes execution_thread="..."')
+        attributes_end = value.end()
+    return ComputationOutline(
+        name,
+        Span(*start.span(3)),
+        start.group(1) is not None,
+        Span(begin, close),
+        Span(brace + 1, close - 1),
+        parameters,
+        Span(close, attributes_end) if attributes_end > close else None,
+    )
+
+
+def _inline_computations(masked: str, body: Span) -> list[ComputationOutline]:
+    """Computations that are written out in an attribute, `to_apply={ x = ... }`, inner ones first."""
+    inline: list[ComputationOutline] = []
+    for match in _INLINE.finditer(masked, body.start, body.end):
+        end = bracket_end(masked, match.start(), body.end)
+        if end > 0:
+            span = Span(match.start(), end)
+            inner = Span(match.start() + 1, end - 1)
+            inline.append(ComputationOutline("", Span(span.start, span.start), False, span, inner, None, is_inline=True))
+    return inline[::-1]
+
+
+def _body_end(masked: str, brace: int) -> int:
+    """The end of the body whose `{` is at `brace`: first guess the next line that begins with `}`, then count."""
+    guess = masked.find("\n}", brace)
+    if guess >= 0:
+        inner = masked[brace + 1 : guess].encode("latin-1", "replace").translate(None, _NOT_BRACKETS_AT_ALL)
+        if not _reduce(inner):
+            return guess + 2
+    return bracket_end(masked, brace)
+
+
+def _hint(masked: str, position: int) -> str:
+    if masked.startswith("}", position):
+        return "there is one } too many, or the one before closes too early"
+    if re.compile(rf"(?:ROOT )?%?{NAME} *=").match(masked, position):
+        return "an instruction outside of every computation: is a } too early, or a header missing?"
+    return ""

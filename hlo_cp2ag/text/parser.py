@@ -1,0 +1,177 @@
+"""HLO text to an `HloModule`: the outline first, everything else when it is asked for.
+
+An instruction's body is cut by compiled regular expressions where it is written as XLA prints it, and by the Lark
+grammar, that instruction alone, where it is not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hlo_cp2ag.ir.module import AttributeText, Computation, HloModule, Instruction, InstructionBody
+from hlo_cp2ag.ir.shape import Shape
+from hlo_cp2ag.ir.source import SourceText, Span
+from hlo_cp2ag.text.body import body_of_tree, cut_body, parse_rule
+from hlo_cp2ag.text.instruction_table import LineTable
+from hlo_cp2ag.text.lexical import mask, needs_mask
+from hlo_cp2ag.text.outline import ComputationOutline, outline
+
+
+def parse(text: str, filename: str = "<string>") -> HloModule:
+    """Parses HLO text into a module.
+
+    The module's structure is diagnosed at once: brackets, strings and comments that are not closed, what stands between
+    computations, names defined twice in one computation. Bodies are read when they are asked for; `module.check()`
+    reads them all.
+
+    Raises HloSyntaxError (a ValueError with `filename`, `line`, `column`, `message`, `hint`).
+    """
+    return parse_source(SourceText(text, filename))
+
+
+def parse_source(source: SourceText) -> HloModule:
+    """Like `parse`, of a text that already has its name."""
+    found = outline(source)
+    module = HloModule(source, Reader(found.masked), found.name, found.header_span)
+    text = source.text
+    module.header_attributes = tuple(
+        AttributeText(name, text[value.start : value.end], span, value) for name, span, value in found.header_attributes
+    )
+    if found.is_lone_instruction:
+        whole = Span(0, len(text))
+        module.computations = [Computation(module, 0, "entry", Span(0, 0), False, whole, whole)]
+    else:
+        module.computations = [_computation(module, i, c) for i, c in enumerate(found.computations)]
+    module.instruction_names = _names_of(module) if found.names is None else found.names
+    _refuse_repeated_computations(module)
+    return module
+
+
+def _computation(module: HloModule, index: int, found: ComputationOutline) -> Computation:
+    return Computation(
+        module,
+        index,
+        found.name,
+        found.name_span,
+        found.is_entry_marked,
+        found.span,
+        found.body_span,
+        found.parameters_span,
+        found.attributes_span,
+        is_inline=found.is_inline,
+        certain_lines=found.certain_lines,
+    )
+
+
+def _names_of(module: HloModule) -> set[str]:
+    """All instructions' names; refuses one that is defined twice in its computation."""
+    names: set[str] = set()
+    for computation in module.computations:
+        own = computation.table.names()
+        if len(set(own)) != len(own):
+            _refuse_repeated_name(computation, own)
+        names.update(own)
+    return names
+
+
+def _refuse_repeated_name(computation: Computation, names: list[str]) -> None:
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name in seen:
+            source = computation.module.source
+            first = source.position(computation.table.instruction(seen[name]).name_span.start).line
+            raise source.error(
+                computation.table.instruction(i).name_span.start,
+                f"instruction {name!r} is defined twice in computation {computation.name!r}",
+                hint=f"the first one is on line {first}",
+            )
+        seen[name] = i
+
+
+def _refuse_repeated_computations(module: HloModule) -> None:
+    seen: dict[str, Computation] = {}
+    entry: Computation | None = None
+    for computation in module.computations:
+        if computation.is_inline:
+            continue
+        first = seen.setdefault(computation.name, computation)
+        if first is not computation:
+            line = module.source.position(first.name_span.start).line
+            raise module.source.error(
+                computation.name_span.start,
+                f"computation {computation.name!r} is defined twice",
+                hint=f"the first one is on line {line}",
+            )
+        if computation.is_entry_marked:
+            if entry is not None:
+                raise module.source.error(computation.span.start, "a second ENTRY: a module has one entry computation")
+            entry = computation
+
+
+class Reader:
+    """Cuts computations and bodies for an `HloModule`; keeps the masked text where the outline made one."""
+
+    def __init__(self, masked: str | None) -> None:
+        self._masked = masked
+
+    def masked(self, source: SourceText, span: Span) -> str:
+        """A part of the text, masked."""
+        if self._masked is not None:
+            return self._masked[span.start : span.end]
+        text = source.text[span.start : span.end]
+        return mask(text, source, span.start) if needs_mask(text) else text
+
+    def cut_computation(self, computation: Computation) -> LineTable:
+        """The table of a computation's instructions. Raises HloSyntaxError."""
+        source = computation.module.source
+        if computation.certain_lines:
+            # Each line is masked when its instruction is asked for; line ends need no mask here.
+            return LineTable(computation, source.text[computation.body_span.start : computation.body_span.end])
+        return LineTable(computation, self.masked(source, computation.body_span))
+
+    def read_body(self, instruction: Instruction) -> InstructionBody:
+        """An instruction's parts. Raises HloSyntaxError."""
+        source = instruction.module.source
+        base = instruction.span.start
+        masked = self.masked(source, instruction.span)
+        body = cut_body(source, masked, base)
+        if body is None:
+            rule = "instruction" if instruction.name else "lone_instruction"
+            body = body_of_tree(source, parse_rule(source, masked, base, rule), base)
+        return body
+
+    def read_value(self, instruction: Instruction, attribute: AttributeText) -> object:
+        """An attribute's typed value. Raises HloSyntaxError."""
+        return read_value(instruction.module.source, attribute, instruction.opcode)
+
+    def infer_shape(self, instruction: Instruction) -> Shape:
+        """The shape that the text leaves out. Raises HloSyntaxError."""
+        from hlo_cp2ag.text.resolve import infer_shape
+
+        return infer_shape(instruction)
+
+    def check(self, module: HloModule) -> None:
+        """Reads and resolves everything. Raises HloSyntaxError."""
+        from hlo_cp2ag.text.checker import check_module
+
+        check_module(module)
+
+
+def read_value(source: SourceText, attribute: AttributeText, opcode: str = "") -> object:
+    """The typed value of an instruction's or a header's attribute. Raises HloSyntaxError that points into it."""
+    from hlo_cp2ag.text.values import ValueTextError, parse_attribute_value
+
+    text = attribute.value_text
+    if "/" in text and text[0] not in "\"'":
+        text = _blank_comments(text)
+    try:
+        return parse_attribute_value(attribute.name, text, opcode)
+    except ValueTextError as error:
+        raise source.error(attribute.value_span.start + error.offset, error.message) from None
+
+
+_COMMENT_OR_STRING = re.compile(r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"|(/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\r\n]*)')
+
+
+def _blank_comments(text: str) -> str:
+    return _COMMENT_OR_STRING.sub(lambda m: " " * len(m.group()) if m.group(1) else m.group(), text)
