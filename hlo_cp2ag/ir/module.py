@@ -282,11 +282,21 @@ class HloModule:
         for computation in self.computations:
             if computation.is_entry_marked:
                 return computation
-        return self.computations[-1]
+        return self.outer_computations[-1]
+
+    @cached_property
+    def outer_computations(self) -> list[Computation]:
+        """The computations in text order, less those that are written out inside an instruction."""
+        return [c for c in self.computations if not c.is_inline]
+
+    @cached_property
+    def inline_computations(self) -> list[Computation]:
+        """The computations that are written out inside an instruction."""
+        return [c for c in self.computations if c.is_inline]
 
     @cached_property
     def _computations_by_name(self) -> dict[str, Computation]:
-        return {c.name: c for c in self.computations}
+        return {c.name: c for c in self.outer_computations}
 
     def computation(self, name: str) -> Computation | None:
         """The computation of a name (without `%`), if there is one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -29,58 +30,46 @@ class Position(NamedTuple):
 class SourceText:
     """A module's text with its name; knows lines and columns."""
 
-    __slots__ = ("_line_starts", "filename", "first_line", "text")
+    __slots__ = ("_anchor", "_old_line_ends", "filename", "first_line", "text")
 
     def __init__(self, text: str, filename: str = "<string>", first_line: int = 1) -> None:
         """`first_line` is the number of the text's first line, for a part of a split file."""
         self.text = text
         self.filename = filename
         self.first_line = first_line
-        self._line_starts: list[int] | None = None
-
-    def _starts(self) -> list[int]:
-        if self._line_starts is None:
-            starts = [0]
-            text = self.text
-            if "\r" in text:
-                i = 0
-                while i < len(text):
-                    newline, ret = text.find("\n", i), text.find("\r", i)
-                    ends = [e for e in (newline, ret) if e >= 0]
-                    if not ends:
-                        break
-                    end = min(ends)
-                    i = end + (2 if text.startswith("\r\n", end) else 1)
-                    starts.append(i)
-            else:
-                end = text.find("\n")
-                while end >= 0:
-                    starts.append(end + 1)
-                    end = text.find("\n", end + 1)
-            self._line_starts = starts
-        return self._line_starts
+        # Lines are counted from the last place that was asked for: reports ask in text order.
+        self._anchor = (0, 0)
+        self._old_line_ends: list[int] | None = None
 
     def position(self, offset: int) -> Position:
-        """The line and column of a character offset."""
-        starts = self._starts()
-        line = bisect.bisect_right(starts, offset) - 1
-        return Position(line + self.first_line, offset - starts[line] + 1)
+        """The line and column of a character offset. Lines end with LF, CR LF or CR."""
+        if "\r" in self.text:
+            starts = self._starts_with_returns()
+            line = bisect.bisect_right(starts, offset) - 1
+            return Position(line + self.first_line, offset - starts[line] + 1)
+        known, line = self._anchor if self._anchor[0] <= offset else (0, 0)
+        line += self.text.count("\n", known, offset)
+        self._anchor = (offset, line)
+        return Position(line + self.first_line, offset - self.text.rfind("\n", 0, offset))
+
+    def _starts_with_returns(self) -> list[int]:
+        if self._old_line_ends is None:
+            self._old_line_ends = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", self.text))]
+        return self._old_line_ends
 
     def line_span(self, offset: int) -> Span:
         """The span of the line that holds `offset`, without its line end."""
-        starts = self._starts()
-        line = bisect.bisect_right(starts, offset) - 1
-        end = starts[line + 1] if line + 1 < len(starts) else len(self.text)
-        while end > starts[line] and self.text[end - 1] in "\r\n":
-            end -= 1
-        return Span(starts[line], end)
+        text = self.text
+        start = max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
+        ends = [end for end in (text.find("\n", offset), text.find("\r", offset)) if end >= 0]
+        return Span(start, min(ends, default=len(text)))
 
     def diagnostic(self, offset: int, message: str, *, hint: str = "", severity: Severity = "error") -> Diagnostic:
         """A diagnostic that points at a character offset; offsets past the end point at the end."""
         offset = max(0, min(offset, len(self.text)))
         line, column = self.position(offset)
         span = self.line_span(offset)
-        source_line, caret = _excerpt(self.text, span, min(offset, span.end) if span.end >= span.start else span.start)
+        source_line, caret = _excerpt(self.text, span, min(offset, span.end))
         return Diagnostic(severity, message, self.filename, line, column, source_line, caret, hint)
 
     def error(self, offset: int, message: str, *, hint: str = "") -> HloSyntaxError:

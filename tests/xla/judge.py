@@ -1,8 +1,8 @@
-"""XLA's CPU backend as the judge: does it read this text, how does it print it, and what does it compute on R x P devices?
+"""XLA's CPU backend as the judge: does it read this text, how does it print it, what does it compute on R x P devices?
 
-XLA aborts the whole process on some inputs (a pair that names a device outside the grid) and waits forever on others (a gather that not
-every device reaches), so it lives in a worker process with a time limit. The worker is kept, since importing jax takes longer than most questions;
-after a death or a timeout the next question starts a new one.
+XLA aborts the whole process on some inputs (a channel id of 0, a permute inside a fusion) and waits forever on others
+(a gather or a permute that not every device reaches), so it lives in a worker process with a time limit. The worker is
+kept, since importing jax takes longer than most questions; after a death or a timeout the next question starts another.
 
     with Judge() as judge:
         judge.parse(text)                                    # raises XlaRefused
@@ -44,15 +44,15 @@ class XlaError(Exception):
     """XLA did not give an answer."""
 
 
-class XlaRefused(XlaError):
+class XlaRefused(XlaError):  # noqa: N818 (it is a verdict)
     """XLA said no: its parser, its verifier or its compiler. The message is XLA's."""
 
 
-class XlaDied(XlaError):
+class XlaDied(XlaError):  # noqa: N818
     """XLA took the process down. The message has the signal and the last thing it said."""
 
 
-class XlaTimedOut(XlaError):
+class XlaTimedOut(XlaError):  # noqa: N818
     """No answer within the time limit; the process was killed."""
 
 
@@ -79,41 +79,64 @@ class Judge:
     def __enter__(self) -> Judge:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # ---- questions
 
     def parse(self, text: str, timeout: float = 60) -> None:
-        """Return if XLA's parser accepts `text`; else raise XlaRefused with its message. The parser checks syntax and names, not meaning."""
+        """Return if XLA's parser accepts `text`; else raise XlaRefused with its message.
+
+        The parser checks syntax and names, not meaning; that is `verify`.
+        """
         self._ask({"ask": "parse", "text": text}, (), timeout)
 
     def canonical(self, text: str, timeout: float = 60) -> str:
         """The text that XLA prints for `text`, large constants in full."""
         return self._ask({"ask": "canonical", "text": text}, (), timeout)[0]["text"]
 
+    def verify(self, text: str, replicas: int, partitions: int, timeout: float = 60) -> None:
+        """Return if XLA's verifier accepts `text` on that grid; else raise XlaRefused.
+
+        The verifier runs when the text is injected into a compilation (see `run`), so this compiles, and a refusal may
+        also come from the code generator, which does not know every op. Nothing is run.
+        """
+        self._ask({"ask": "verify", "text": text, "replicas": replicas, "partitions": partitions}, (), timeout)
+
     def parameters(self, text: str, timeout: float = 60) -> list[tuple[str, tuple[int, ...]]]:
-        """Element type (numpy's or ml_dtypes' name) and dimensions of each ENTRY parameter, as XLA's parser sees them."""
+        """Element type (numpy's or ml_dtypes' name) and dimensions of each ENTRY parameter, as XLA's parser sees it."""
         found = self._ask({"ask": "parameters", "text": text}, (), timeout)[0]["parameters"]
         return [(name, tuple(dimensions)) for name, dimensions in found]
 
     def random_inputs(self, text_or_shapes: str | Shapes, devices: int, seed: int) -> list[np.ndarray]:
-        """Seeded arguments for the ENTRY parameters of a text, or for (element type, dimensions) pairs: one array [devices, ...] each."""
+        """Seeded arguments, [devices, ...] each, for a text's ENTRY parameters or (element type, dimensions) pairs."""
         shapes = self.parameters(text_or_shapes) if isinstance(text_or_shapes, str) else text_or_shapes
         return random_arrays(shapes, devices, seed)
 
     def run(
-        self, text: str, replicas: int, partitions: int, args: Sequence[np.ndarray], how: How = "auto", timeout: float = 60
+        self,
+        text: str,
+        replicas: int,
+        partitions: int,
+        args: Sequence[np.ndarray],
+        how: How = "auto",
+        timeout: float = 60,
     ) -> list[np.ndarray]:
-        """What XLA computes: one array [replicas * partitions, ...] per result; device = replica * partitions + partition.
+        """What XLA computes: one array [replicas * partitions, ...] per result.
 
-        `args` has one array [replicas * partitions, ...] per ENTRY parameter.
+        `args` has one array [replicas * partitions, ...] per ENTRY parameter; a device's number is
+        replica * partitions + partition.
 
-        how = "recompile": through XLA's whole CPU pipeline. For text from before optimization. Not for optimized text, where XLA may abort, nor
-        for replicas > 1 together with partitions > 1. (Partitions alone are first rewritten as replicas, or XLA would partition again.)
-        how = "inject": the text takes the place of a stand-in just before scheduling, so that XLA runs precisely this text, on any grid. For
-        text from that point or later; earlier text misses passes that it needs (layouts, copies in loops).
-        how = "auto": inject for text with a schedule or fusions and on two-dimensional grids, else recompile.
+        how = "recompile": through XLA's whole CPU pipeline. For text from before optimization. Not for optimized text,
+        where XLA may abort, nor for replicas > 1 together with partitions > 1. (Partitions alone are first rewritten as
+        replicas, or XLA would partition again.)
+        how = "inject": the text takes the place of a stand-in just before scheduling, so that XLA runs precisely this
+        text, on any grid. For text from that point or later; earlier text misses passes that it needs (layouts, copies
+        in loops), and then runs wrong or hangs.
+        how = "auto": inject for text with a schedule, fusions or permutes of several operands and on two-dimensional
+        grids, else recompile.
         """
         question = {"ask": "run", "text": text, "replicas": replicas, "partitions": partitions, "how": how}
         return self._ask(question, args, timeout)[1]
@@ -134,7 +157,9 @@ class Judge:
             self._log.close()
             self._log = None
 
-    def _ask(self, question: dict[str, Any], args: Sequence[np.ndarray], timeout: float) -> tuple[dict[str, Any], list[np.ndarray]]:
+    def _ask(
+        self, question: dict[str, Any], args: Sequence[np.ndarray], timeout: float
+    ) -> tuple[dict[str, Any], list[np.ndarray]]:
         process = self._worker()
         deadline = time.monotonic() + timeout
         assert process.stdin is not None
@@ -158,7 +183,8 @@ class Judge:
         self.close()
         flags = [
             f"--xla_force_host_platform_device_count={self.devices}",
-            "--xla_cpu_collective_call_terminate_timeout_seconds=86400",  # else XLA aborts a hang after 60 s, before a longer limit of ours
+            # Else XLA aborts a hang after 60 s, before a longer limit of ours.
+            "--xla_cpu_collective_call_terminate_timeout_seconds=86400",
         ]
         environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
@@ -193,7 +219,7 @@ class Judge:
         except TimeoutError:
             self.close()
             raise XlaTimedOut(f"no answer from XLA within {timeout:g} s") from None
-        except BaseException:  # an interrupt between question and answer: the next question must not get this answer
+        except BaseException:  # an interrupt: the next question must not get this answer
             self.close()
             raise
 

@@ -1,14 +1,16 @@
 """The process in which XLA judges: it answers one request at a time over a pipe, and may be killed at any moment.
 
-`judge.py` starts it by path and talks to it in frames (`send`, `receive` below, shared by both sides). Nothing here imports jax until
-`main` runs, so that the test process can import the frame format cheaply and never holds XLA itself.
+`judge.py` starts it by path and talks to it in frames (`send`, `receive` below, shared by both sides). Nothing here
+imports jax until `main` runs, so that the test process can import the frame format cheaply and never holds XLA itself.
 
-A frame is eight bytes of length, a JSON object of that length, and then the raw bytes of every array the object announces under
-"arrays" (element type by name, dimensions, little-endian bytes in row-major order). Element types that numpy lacks are found in ml_dtypes.
+A frame is eight bytes of length, a JSON object of that length, and then the raw bytes of every array the object
+announces under "arrays" (element type by name, dimensions, bytes in row-major order). Element types that numpy lacks
+are found in ml_dtypes.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -39,7 +41,10 @@ def element_type(name: str) -> np.dtype[Any]:
 def send(write: Callable[[bytes], Any], message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
     """Write one frame."""
     blobs = [np.ascontiguousarray(array).tobytes() for array in arrays]
-    announced = [{"type": a.dtype.name, "shape": list(a.shape), "bytes": len(b)} for a, b in zip(arrays, blobs, strict=True)]
+    announced = [
+        {"type": array.dtype.name, "shape": list(array.shape), "bytes": len(blob)}
+        for array, blob in zip(arrays, blobs, strict=True)
+    ]
     head = json.dumps({**message, "arrays": announced}).encode()
     write(b"".join([len(head).to_bytes(HEADER_BYTES, "little"), head, *blobs]))
 
@@ -64,21 +69,27 @@ GROUPS = re.compile(
     r"|mesh\[(?P<mesh>[^\]]*)\](?:, device_ids=\((?P<ids>[^()]*(?:\([^()]*\))?)\))? \{(?P<axes>[^}]*)\}"
     r")"
 )
-PAIRS = re.compile(r"source_target_pairs=\{(?:\{\d+,\d+\},?)*\}")
+PAIRS = re.compile(r"source_target_pairs=\{(?:\{-?\d+,-?\d+\},?)*\}")
 SHARDING = re.compile(r", sharding=\{(?:[^{}]|\{[^{}]*\})*\}")
 CHANNEL = re.compile(r", channel_id=\d+")
 COLLECTIVE = re.compile(
-    r" (?:all-gather|all-reduce|reduce-scatter|all-to-all|collective-broadcast|ragged-all-to-all|collective-permute)(?:-start)?\("
+    r" (?:all-gather|all-reduce|reduce-scatter|all-to-all|ragged-all-to-all|collective-broadcast|collective-permute)"
+    r"(?:-start)?\("
 )
+VARIADIC_PERMUTE = re.compile(r" collective-permute\(%[^%()]*%")
 JOINS_BOTH_AXES = re.compile(r" (?:all-gather|all-reduce|reduce-scatter)(?:-start)?\(")
 
 
 def partitions_as_replicas(canonical: str, partitions: int) -> str:
     """XLA's print of a program for 1 replica x P partitions, turned into the equal one for P replicas x 1 partition.
 
-    XLA's CPU pipeline insists on running its partitioner when there is more than one partition, and these programs are already
-    partitioned. With one replica the two axes can trade places exactly: who asked for its partition asks for its replica, and the groups of each
-    collective name the same devices on the other axis. `canonical` must come from XLA's printer, one instruction a line.
+    XLA's CPU pipeline insists on running its partitioner when there is more than one partition, and these programs are
+    already partitioned. With one replica the two axes can trade places: who asked for its partition asks for its
+    replica, and the groups of each collective name the same devices on the other axis. `canonical` must come from XLA's
+    printer, one instruction a line.
+
+    One thing is lost: channel ids. Where devices part ways and each side comes to a collective of its own, the sides
+    may find each other here, and would wait for each other forever under different channels.
     """
     lines = canonical.split("\n")
     for number, line in enumerate(lines):
@@ -137,8 +148,9 @@ def _mesh_ids(text: str | None, total: int) -> np.ndarray:
 
 
 def _mesh_groups(ids: np.ndarray, sizes: dict[str, int], axes: str) -> np.ndarray:
-    """Rows of device ids that differ only along `axes`, such as 'a','b':(2)4 (the factor of 4 that stands after a factor of 2)."""
-    wanted = [(name, int(before or 1), int(size or sizes[name])) for name, before, size in re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", axes)]
+    """Rows of device ids that differ only along `axes`, such as 'a','b':(2)4 (the factor 4 that follows a factor 2)."""
+    named = re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", axes)
+    wanted = [(name, int(before or 1), int(size or sizes[name])) for name, before, size in named]
     dims: list[int] = []
     place: dict[tuple[str, int], int] = {}
     for name, whole in sizes.items():
@@ -147,7 +159,7 @@ def _mesh_groups(ids: np.ndarray, sizes: dict[str, int], axes: str) -> np.ndarra
             if axis == name:
                 cuts |= {before, before * size}
         ordered = sorted(cuts)
-        for low, high in zip(ordered, ordered[1:]):
+        for low, high in itertools.pairwise(ordered):
             place[name, low] = len(dims)
             dims.append(high // low)
         if whole == 1:
@@ -162,7 +174,10 @@ def _mesh_groups(ids: np.ndarray, sizes: dict[str, int], axes: str) -> np.ndarra
 # XLA
 
 
-class BadRequest(Exception):
+NARROW = {"s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
+
+
+class BadRequest(Exception):  # noqa: N818
     """The caller asked for something that cannot be done; the message says what."""
 
 
@@ -192,12 +207,14 @@ class Xla:
         """Shapes of the ENTRY parameters, shapes of the results, and whether these are in a tuple."""
         program = self.hlo.XlaComputation(self.parse(text).as_serialized_hlo_module_proto()).program_shape()
         result = program.result_shape()
-        return program.parameter_shapes(), list(result.tuple_shapes()) if result.is_tuple() else [result], result.is_tuple()
+        results = list(result.tuple_shapes()) if result.is_tuple() else [result]
+        return program.parameter_shapes(), results, result.is_tuple()
 
     def run(self, text: str, replicas: int, partitions: int, args: list[np.ndarray], how: str) -> list[np.ndarray]:
         if how == "auto":
             optimized = " fusion(" in text or "is_scheduled=true" in text
-            how = "inject" if optimized or min(replicas, partitions) > 1 else "recompile"
+            variadic = VARIADIC_PERMUTE.search(self.canonical(text, metadata=False))  # StableHLO has no such thing
+            how = "inject" if optimized or variadic or min(replicas, partitions) > 1 else "recompile"
         self._check(text, replicas * partitions, args)
         executable, devices = self.compiled(text, replicas, partitions, how)
         if how == "inject":
@@ -205,9 +222,6 @@ class Xla:
         return self._execute(executable, devices, args)
 
     def _check(self, text: str, devices: int, args: list[np.ndarray]) -> None:
-        available = len(self.jax.local_devices())
-        if devices > available:
-            raise BadRequest(f"{devices} devices asked for, this judge has {available}")
         parameters, results, _ = self.signature(text)
         for shape in [*parameters, *results]:
             if not shape.is_array():
@@ -217,9 +231,13 @@ class Xla:
         for i, (arg, shape) in enumerate(zip(args, parameters, strict=True)):
             want = (devices, *shape.dimensions())
             if arg.shape != want or arg.dtype != shape.numpy_dtype():
-                raise BadRequest(f"argument {i} is {arg.dtype}{list(arg.shape)}, the parameter needs {shape.numpy_dtype()}{list(want)}")
+                got, needs = f"{arg.dtype}{list(arg.shape)}", f"{shape.numpy_dtype()}{list(want)}"
+                raise BadRequest(f"argument {i} is {got}, the parameter needs {needs}")
 
     def _compiled(self, text: str, replicas: int, partitions: int, how: str) -> tuple[Any, list[Any]]:
+        available = len(self.jax.local_devices())
+        if not 1 <= replicas * partitions <= available:
+            raise BadRequest(f"{replicas} x {partitions} devices asked for, this judge has {available}")
         if how == "recompile":
             if partitions > 1:
                 if replicas > 1:
@@ -228,6 +246,11 @@ class Xla:
             return self._compile(text, replicas * partitions, 1)
         if how != "inject":
             raise BadRequest(f"how={how!r}: expected auto, recompile or inject")
+        parameters, results, _ = self.signature(text)
+        for shape in [*parameters, *results]:
+            bits = NARROW.get(str(shape).split("[")[0])
+            if bits and shape.layout().element_size_in_bits() != bits:
+                raise BadRequest(f"inject: {shape} must say that it is packed, as XLA's optimized text does: E({bits})")
         payload = self.parse(text).as_serialized_hlo_module_proto()
         where = {"stage": self.hooks.PipelineStage.PRE_SCHEDULER, "platforms": "cpu"}
         self.hooks.register_hlo_module_transformation(lambda _: payload, name="judge", **where)
@@ -244,7 +267,8 @@ class Xla:
             element = shape.split("[")[0]
             blank = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)", "f8e8m0fnu": "1"}.get(element, "0")
             root = "" if is_tuple else "ROOT "
-            lines += [f"  blank{i} = {element}[] constant({blank})", f"  {root}o{i} = {shape} broadcast(blank{i}), dimensions={{}}"]
+            lines.append(f"  blank{i} = {element}[] constant({blank})")
+            lines.append(f"  {root}o{i} = {shape} broadcast(blank{i}), dimensions={{}}")
         if is_tuple:
             names = ", ".join(f"o{i}" for i in range(len(results)))
             lines.append(f"  ROOT all = ({', '.join(map(str, results))}) tuple({names})")
@@ -266,8 +290,8 @@ class Xla:
     def _in_memory_order(arg: np.ndarray, shape: Any) -> np.ndarray:
         """The same values, in the order in which an injected module with this parameter layout reads the buffer.
 
-        The runtime hands row-major buffers to the executable and does not look at the layouts of a module put in later. It does look at the
-        result's layout, so results need no such care.
+        The runtime hands row-major buffers to the executable and does not look at the layouts of a module put in later.
+        It does look at the result's layout, so results need no such care.
         """
         if arg.ndim < 3:
             return arg
@@ -301,6 +325,9 @@ def answer(xla: Xla, request: dict[str, Any], args: list[np.ndarray]) -> tuple[d
         return {}, []
     if request["ask"] == "canonical":
         return {"text": xla.canonical(text)}, []
+    if request["ask"] == "verify":
+        xla.compiled(text, request["replicas"], request["partitions"], "inject")
+        return {}, []
     if request["ask"] == "parameters":
         shapes = xla.signature(text)[0]
         if not all(shape.is_array() for shape in shapes):

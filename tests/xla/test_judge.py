@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +18,8 @@ ENTRY main {{
   ROOT cp = {shape} collective-permute(p), {channel}source_target_pairs={pairs}
 }}
 """
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 GATHER_BEHIND_A_BRANCH = """HloModule not_everybody_comes
 
@@ -79,13 +82,13 @@ def test_on_a_grid_replicas_permute_for_each_partition(judge: Judge) -> None:
         ("replica_groups={{0,1,2,3}}, channel_id=1, use_global_device_ids=true", [0, 1, 2, 3]),
         ("replica_groups=[1,4]<=[2,2]T(1,0), channel_id=1, use_global_device_ids=true", [0, 2, 1, 3]),
         ("replica_groups=mesh['a'=2,'b'=2] {'b','a'}, channel_id=1, use_global_device_ids=true", [0, 2, 1, 3]),
-        ("replica_groups=mesh['a'=4] {'a':(1)2,'a':(2)2}, channel_id=1, use_global_device_ids=true", [0, 1, 2, 3]),
         ("replica_groups={{0}}, channel_id=1", [0, 1, 2, 3]),
         ("replica_groups={}, channel_id=1", [0, 1, 2, 3]),
     ],
 )
 def test_every_form_of_group_on_partitions(judge: Judge, how: str, attributes: str, expected: list[int]) -> None:
-    text = f"HloModule g\n\nENTRY m {{\n  p = s32[1] parameter(0)\n  ROOT ag = s32[4] all-gather(p), dimensions={{0}}, {attributes}\n}}\n"
+    gather = f"all-gather(p), dimensions={{0}}, {attributes}"
+    text = f"HloModule g\n\nENTRY m {{\n  p = s32[1] parameter(0)\n  ROOT ag = s32[4] {gather}\n}}\n"
     [out] = judge.run(text, 1, 4, [np.arange(4, dtype=np.int32).reshape(4, 1)], how=how)
     assert out.tolist() == [expected] * 4
 
@@ -100,7 +103,10 @@ def test_cross_replica_collectives_on_partitions_stay_at_home(judge: Judge, how:
 
 @pytest.mark.parametrize(
     "element",
-    "pred s4 u4 s8 u8 s16 u16 s32 u32 s64 u64 f8e4m3fn f8e5m2 f8e4m3b11fnuz f8e4m3fnuz f8e5m2fnuz f16 bf16 f32 f64 c64 c128".split(),
+    [
+        *("pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f16", "bf16", "f32", "f64", "c64"),
+        *("c128", "f8e4m3fn", "f8e5m2", "f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2fnuz"),
+    ],
 )
 def test_every_element_type_travels(judge: Judge, element: str) -> None:
     text = permute("{{0,1},{1,0}}", shape=f"{element}[2,3]")
@@ -146,11 +152,29 @@ def test_a_syntax_error_is_a_refusal_with_the_place(judge: Judge) -> None:
     judge.parse(permute("{{0,1}}"))
 
 
-def test_a_semantic_error_is_a_refusal_when_run(judge: Judge) -> None:
-    text = permute("{{0,1},{0,2}}")
+@pytest.mark.parametrize("pairs", ["{{0,1},{0,2}}", "{{0,1},{2,1}}", "{{0,4}}", "{{-1,0}}"])
+def test_what_the_parser_lets_through_the_verifier_refuses(judge: Judge, pairs: str) -> None:
+    text = permute(pairs)
     judge.parse(text)
     with pytest.raises(XlaRefused):
-        judge.run(text, 4, 1, [per_device(4)], how="recompile")
+        judge.verify(text, 4, 1)
+    for how in ("recompile", "inject"):
+        with pytest.raises(XlaRefused):
+            judge.run(text, 4, 1, [per_device(4)], how=how)
+    judge.verify(permute("{{0,1},{1,0}}"), 4, 1)
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/*.hlo")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_xla_reads_every_fixture(judge: Judge, path: Path) -> None:
+    judge.parse(path.read_bytes().decode())
+
+
+def test_packed_types_must_say_so_where_text_is_injected(judge: Judge) -> None:
+    args = random_arrays([("int4", (8,))], 2, seed=0)
+    [out] = judge.run(permute("{{0,1},{1,0}}", shape="s4[8]{0:E(4)}"), 2, 1, args, how="inject")
+    assert bit_equal(out, args[0][::-1])
+    with pytest.raises(ValueError, match=r"E\(4\)"):
+        judge.run(permute("{{0,1},{1,0}}", shape="s4[8]{0}"), 2, 1, args, how="inject")
 
 
 def test_canonical_prints_long_constants_in_full_and_is_stable(judge: Judge) -> None:
@@ -165,13 +189,17 @@ def test_wrong_arguments_are_the_callers_fault(judge: Judge) -> None:
         judge.run(permute("{{0,1}}"), 4, 1, [per_device(3)])
     with pytest.raises(ValueError, match="0 arguments for 1"):
         judge.run(permute("{{0,1}}"), 4, 1, [])
-    with pytest.raises(ValueError, match="16 devices"):
+    with pytest.raises(ValueError, match="16 x 1 devices"):
         judge.run(permute("{{0,1}}"), 16, 1, [per_device(16)])
+    with pytest.raises(ValueError, match="use inject"):
+        judge.run(permute("{{0,1}}"), 2, 2, [per_device(4)], how="recompile")
 
 
 def test_life_goes_on_after_xla_aborts(judge: Judge) -> None:
-    with pytest.raises(XlaDied, match="SIGABRT"):
-        judge.run(permute("{{0,9}}"), 4, 1, [per_device(4)], how="inject")
+    groups = "mesh['a'=4] {'a':(1)2,'a':(2)2}"  # the parser dies on neighbouring pieces of one mesh axis
+    gather = f"f32[4] all-gather(p), dimensions={{0}}, replica_groups={groups}"
+    with pytest.raises(XlaDied, match=r"SIGABRT.*can be merged"):
+        judge.parse(f"HloModule m\nENTRY e {{ p = f32[1] parameter(0) ROOT g = {gather} }}")
     [out] = judge.run(permute("{{0,1}}"), 4, 1, [per_device(4)])
     assert out[1].tolist() == [1, 2]
 
@@ -196,7 +224,10 @@ def test_bit_equal_sees_what_equality_does_not() -> None:
 
 
 def test_random_arrays_are_the_same_for_the_same_seed() -> None:
-    shapes = [("bfloat16", (2, 3)), ("int4", (5,)), ("bool", ()), ("uint64", (4,)), ("float8_e8m0fnu", (3,)), ("complex64", (2,))]
+    shapes = [
+        *(("bfloat16", (2, 3)), ("int4", (5,)), ("bool", ())),
+        *(("uint64", (4,)), ("float8_e8m0fnu", (3,)), ("complex64", (2,))),
+    ]
     first, second, other = (random_arrays(shapes, 4, seed) for seed in (1, 1, 2))
     assert all(map(bit_equal, first, second))
     assert not all(map(bit_equal, first, other))

@@ -1,0 +1,95 @@
+"""What is said on stderr, and how a result is shown on a terminal.
+
+stdout carries results only. Rich is loaded only where a terminal shows colours or tables; everywhere else the messages
+are plain lines.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from hlo_cp2ag.ir.source import Diagnostic, HloError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+
+
+def is_terminal(stream: object = None) -> bool:
+    """Whether a stream (stderr) is a terminal."""
+    stream = sys.stderr if stream is None else stream
+    try:
+        return bool(stream.isatty())  # type: ignore[attr-defined]
+    except ValueError:
+        return False
+
+
+def wants_colour(stream: object = None) -> bool:
+    """Whether a stream shows colours: a terminal, no NO_COLOR, not dumb."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _rich(stream: object) -> Console:
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, soft_wrap=True, markup=False)  # type: ignore[arg-type]
+
+
+def say(text: str, severity: str = "note") -> None:
+    """One message on stderr; on a terminal its severity word is coloured."""
+    try:
+        if wants_colour():
+            from rich.text import Text
+
+            styled = Text(text)
+            styled.highlight_words([f"{severity}:"], _COLOURS.get(severity, ""))
+            _rich(sys.stderr).print(styled)
+        else:
+            sys.stderr.write(text + "\n")
+    except BrokenPipeError:
+        pass
+
+
+def error(problem: HloError) -> None:
+    """Every diagnostic of an exception."""
+    for diagnostic in problem.diagnostics:
+        say(diagnostic if isinstance(diagnostic, str) else diagnostic.render(), "error")
+
+
+def warning(message: Diagnostic | str) -> None:
+    """A warning as one line, `file:line:column: warning: what`."""
+    say(message if isinstance(message, str) else message.header(), "warning")
+
+
+def summary(text: str) -> None:
+    """The closing line of a command, on a terminal only."""
+    if is_terminal():
+        if wants_colour():
+            from rich.text import Text
+
+            _rich(sys.stderr).print(Text(text, style="green"))
+        else:
+            sys.stderr.write(text + "\n")
+
+
+def write_diff(diff: str) -> None:
+    """A unified diff on stdout, coloured on a terminal."""
+    if not wants_colour(sys.stdout):
+        sys.stdout.buffer.write(diff.encode())
+        return
+    from rich.text import Text
+
+    console = _rich(sys.stdout)
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for line in diff.splitlines():
+        style = "bold" if line.startswith(("---", "+++")) else styles.get(line[:1], "")
+        console.print(Text(line, style=style))
+
+
+def close_broken_pipe() -> None:
+    """Lets the interpreter end quietly when nobody reads stdout any more."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())

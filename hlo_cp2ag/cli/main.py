@@ -1,0 +1,78 @@
+"""The command line: one group, each command in a file of its own, loaded when it is called."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+
+import click
+
+from hlo_cp2ag import __version__
+from hlo_cp2ag.cli import console
+from hlo_cp2ag.ir.source import HloError
+
+_COMMANDS = {"rewrite": "hlo_cp2ag.cli.rewrite", "check": "hlo_cp2ag.cli.check"}
+
+TROUBLE = 2
+_INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        home = _COMMANDS.get(cmd_name)
+        return None if home is None else importlib.import_module(home).command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="""\b
+Examples:
+  cp2ag rewrite model.hlo -o model.ag.hlo
+  hlo-opt ... | cp2ag rewrite - --replica-count 4 | less
+
+Exit codes: 0 yes, 1 no (--check would change something, --require-all left one), 2 trouble.""",
+)
+@click.version_option(__version__, prog_name="cp2ag", message="%(prog)s %(version)s")
+def cp2ag() -> None:
+    """Rewrite collective-permute to all-gather in textual HLO."""
+
+
+def main() -> None:
+    """The console script: runs a command and turns every trouble into a message and an exit code."""
+    # A short-lived process that builds many small objects and drops few: collecting cycles only costs time.
+    gc.disable()
+    try:
+        code = cp2ag.main(prog_name="cp2ag", standalone_mode=False)
+    except click.exceptions.Exit as request:
+        code = request.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = _INTERRUPTED
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    except HloError as error:
+        console.error(error)
+        code = TROUBLE
+    except BrokenPipeError:
+        console.close_broken_pipe()
+        code = 0
+    except RecursionError:
+        console.say("cp2ag: error: the input nests too deeply for this program", severity="error")
+        code = TROUBLE
+    except MemoryError:
+        console.say("cp2ag: error: out of memory", severity="error")
+        code = TROUBLE
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        console.close_broken_pipe()
+    sys.exit(code if isinstance(code, int) else 0)

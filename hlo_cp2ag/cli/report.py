@@ -1,0 +1,88 @@
+"""The JSON report of a rewrite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hlo_cp2ag import __version__
+from hlo_cp2ag.cli.files import shown
+from hlo_cp2ag.ir.source import Diagnostic
+from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, Site
+
+
+def report_json(results: Sequence[RewriteResult], in_path: str, out_path: str, platform_version: str) -> str:
+    """The report as text, two blanks of indentation, keys in a fixed order, a final newline."""
+    report = {
+        "tool": f"cp2ag {__version__}",
+        "input": shown(in_path),
+        "output": "<stdout>" if out_path == "-" else out_path,
+        "changed": any(result.changed for result in results),
+        "modules": [_module(result, platform_version) for result in results],
+    }
+    return json.dumps(report, indent=2) + "\n"
+
+
+def _module(result: RewriteResult, platform_version: str) -> dict[str, Any]:
+    config, options = result.config, result.options
+    return {
+        "name": result.source.name,
+        "changed": result.changed,
+        "configuration": {
+            "replica_count": {"value": config.replica_count.value, "source": config.replica_count.source},
+            "num_partitions": {"value": config.num_partitions.value, "source": config.num_partitions.source},
+            "total": config.grid.device_count,
+            "is_lower_bound": config.is_lower_bound,
+            "profile": options.profile,
+            "gate": options.gate,
+            "non_target": options.non_target,
+            "device_id": options.device_id,
+            "gather_dimension": options.gather_dimension,
+            "sub_byte": options.sub_byte,
+            "names": options.names,
+            "only": options.only,
+            "platform_version": platform_version,
+            "core_count": result.core_count,
+        },
+        "summary": {"permutes": len(result.sites), "rewritten": len(result.rewritten), "left": len(result.left)},
+        "permutes": [_site(site, result) for site in result.sites],
+        "warnings": [w.header() if isinstance(w, Diagnostic) else w for w in result.warnings],
+    }
+
+
+def _site(site: Site, result: RewriteResult) -> dict[str, Any]:
+    permute = site.permute
+    devices = result.config.grid.device_count
+    rewritten = site.action == "rewritten"
+    return {
+        "name": permute.name,
+        "opcode": permute.opcode,
+        "computation": permute.computation.name,
+        "line": site.line,
+        "column": site.column,
+        "pairs": [list(pair) for pair in site.pairs],
+        "pairs_name": site.axis + "s",
+        "gate_predicate": site.gate_predicate,
+        "action": site.action,
+        "reason": site.reason,
+        "excluded_by_flag": site.excluded,
+        "names_created": [new.name for new in site.created],
+        "channel_ids_created": list(site.channel_ids),
+        "gather_dimensions": list(site.gather_dimensions) if rewritten else [],
+        "attributes_dropped": list(site.attributes_dropped),
+        "needs_all_devices": site.needs_all_devices,
+        "bytes": _bytes(site, devices, result) if rewritten else None,
+    }
+
+
+def _bytes(site: Site, devices: int, result: RewriteResult) -> dict[str, Any]:
+    """Bytes over all devices: what permutes deliver to others, and what a ring all-gather sends in their place."""
+    shard = site.shard_bytes
+    lanes = {"replica": result.config.grid.num_partitions, "partition": result.config.grid.replica_count, "device": 1}[site.axis]
+    sent = sum(source != target for source, target in site.pairs) * lanes
+    return {
+        "shard": shard,
+        "before": {"moved": sent * shard, "gathered_per_device": 0},
+        "after": {"moved": devices * (devices - 1) * shard, "gathered_per_device": devices * shard},
+    }

@@ -1,0 +1,294 @@
+"""Every edit of a module goes through a `Rewriter`: the module stays as it is, the edits become a new text.
+
+Edits are collected first and written at the end, so that they may refer to each other: a new instruction can use the
+result of another permute that is replaced in the same run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
+from hlo_cp2ag.ir.shape import Shape
+from hlo_cp2ag.ir.source import Span
+
+_HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+_CHANNEL_ID = re.compile(r"(?<![\w.\-])channel_id=[ \t\r\n]*(\d+)")
+_STEM = re.compile(r"[A-Za-z_][A-Za-z_]*")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the characters of `span` by `text`."""
+
+    span: Span
+    text: str
+
+
+@dataclass(eq=False)
+class NewInstruction:
+    """An instruction to be written; its operands are instructions of the module or other new ones."""
+
+    opcode: str
+    shape: Shape
+    operands: tuple[Value, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+    """Names and value texts of the opcode's own attributes, in the order in which XLA prints them."""
+    literal: str = ""
+    """What stands between a constant's parentheses."""
+    tail: tuple[tuple[str, str], ...] = ()
+    """`sharding`, `frontend_attributes`, `origin`, `metadata`: value texts, written behind the rest."""
+    control_predecessors: tuple[Value | str, ...] = ()
+    name: str = ""
+    """Without `%`; given by the rewriter when it is empty."""
+
+
+Value = Instruction | NewInstruction
+"""What an operand may be."""
+
+
+class InstructionPrinter(Protocol):
+    """Writes one new instruction in the style of an old one; implemented in `hlo_cp2ag.text.printer`."""
+
+    def instruction(self, new: NewInstruction, like: Instruction, name_of: NameOf) -> str:
+        """The text from the name to the last attribute."""
+
+    def separator(self, like: Instruction) -> str:
+        """What stands between two instructions: a line end and the indentation."""
+
+
+class NameOf(Protocol):
+    """Says under which name a value is known in the new text."""
+
+    def __call__(self, value: Value | str) -> str: ...
+
+
+class Rewriter:
+    """Collects edits of one module. `edits()` gives them in text order; nothing is written twice."""
+
+    def __init__(self, module: HloModule, printer: InstructionPrinter) -> None:
+        self.module = module
+        self._printer = printer
+        self._before: dict[Instruction, list[NewInstruction]] = {}
+        self._replaced: dict[Instruction, NewInstruction] = {}
+        self._renamed: dict[int, dict[str, str]] = {}
+        self._erased: dict[Instruction, None] = {}
+        self._plain: list[Edit] = []
+        self._taken: set[str] | None = None
+        self._next_number: dict[str, int] = {}
+        self._next_channel: int | None = None
+
+    # ---- what is free --------------------------------------------------------------------------------------------
+
+    def fresh_name(self, opcode: str) -> str:
+        """A name as XLA's uniquer gives it: `opcode`, else `opcode.N` with the smallest free N >= 1."""
+        if self._taken is None:
+            self._taken = set(self.module.instruction_names) | _header_names(self.module)
+        number = self._next_number.get(opcode, 0)
+        name = f"{opcode}.{number}" if number else opcode
+        while name in self._taken:
+            number += 1
+            name = f"{opcode}.{number}"
+        self._taken.add(name)
+        self._next_number[opcode] = number + 1
+        return name
+
+    def next_channel_id(self) -> int:
+        """1 + the largest channel id of the module, rising with each call."""
+        if self._next_channel is None:
+            self._next_channel = largest_channel_id(self.module) + 1
+        self._next_channel += 1
+        return self._next_channel - 1
+
+    # ---- edits ---------------------------------------------------------------------------------------------------
+
+    def insert_before(self, instruction: Instruction, new: Sequence[NewInstruction]) -> None:
+        """Writes new instructions before one of the module, each on a line of its own."""
+        for each in new:
+            each.name = each.name or self.fresh_name(each.opcode)
+        self._before.setdefault(instruction, []).extend(new)
+
+    def replace(self, instruction: Instruction, new: Sequence[NewInstruction], keep_name: bool = False) -> None:
+        """Writes new instructions in the place of one of the module.
+
+        The last one takes its place: its ROOT mark, its users, those who wait on it through control predecessors, and
+        with `keep_name` also its name.
+        """
+        *before, last = new
+        self.insert_before(instruction, before)
+        if keep_name:
+            last.name = instruction.name
+        else:
+            last.name = last.name or self.fresh_name(last.opcode)
+            self.rename_uses(instruction, last.name)
+        self._replaced[instruction] = last
+
+    def rename_uses(self, instruction: Instruction, name: str) -> None:
+        """Edits every use of an instruction in its computation, operands and control predecessors, to another name."""
+        self._renamed.setdefault(id(instruction.computation), {})[instruction.name] = name
+
+    def erase(self, instruction: Instruction) -> None:
+        """Takes an instruction out, with its line if it stands on one alone. Its uses must have been renamed."""
+        self._erased[instruction] = None
+
+    def replace_text(self, span: Span, text: str) -> None:
+        """Replaces characters of the module's text, a header's count for example."""
+        self._plain.append(Edit(span, text))
+
+    # ---- the result ----------------------------------------------------------------------------------------------
+
+    def edits(self) -> list[Edit]:
+        """All edits in text order, none overlapping another."""
+        edits = list(self._plain)
+        computations: dict[int, Computation] = {}
+        for instruction in [*self._before, *self._replaced, *self._erased]:
+            computations[id(instruction.computation)] = instruction.computation
+        for key, names in self._renamed.items():
+            edits.extend(self._use_edits(computations[key], names))
+        for instruction in dict.fromkeys([*self._before, *self._replaced]):
+            edits.append(self._written(instruction))
+        edits.extend(_erasure(instruction) for instruction in self._erased)
+        return sorted(edits, key=lambda edit: edit.span)
+
+    def apply(self) -> str:
+        """The new text."""
+        return apply_edits(self.module.text, self.edits())
+
+    def _name_of(self, instruction: Instruction) -> NameOf:
+        renamed = self._renamed.get(id(instruction.computation), {})
+
+        def name_of(value: Value | str) -> str:
+            if isinstance(value, NewInstruction):
+                return value.name
+            name = value if isinstance(value, str) else value.name
+            return renamed.get(name, name)
+
+        return name_of
+
+    def _written(self, instruction: Instruction) -> Edit:
+        name_of = self._name_of(instruction)
+        separator = self._printer.separator(instruction)
+        text = "".join(
+            self._printer.instruction(new, instruction, name_of) + separator for new in self._before.get(instruction, ())
+        )
+        start = instruction.span.start
+        last = self._replaced.get(instruction)
+        if last is None:
+            return Edit(Span(start, start), text)
+        root = self.module.text[start : instruction.name_span.start].rstrip("%") if instruction.is_root else ""
+        return Edit(instruction.span, text + root + self._printer.instruction(last, instruction, name_of))
+
+    def _use_edits(self, computation: Computation, names: dict[str, str]) -> Iterable[Edit]:
+        """The edits of every use of the renamed instructions in one computation."""
+        text = self.module.text
+        table = computation.table
+        uses = use_pattern(names)
+        seen: set[int] = set()
+        for match in uses.finditer(text, computation.body_span.start, computation.body_span.end):
+            if match.group(1) not in names and match.group(1).rstrip(":") not in names:
+                continue
+            index = table.index_at(match.start())
+            if index in seen or index < 0:
+                continue
+            seen.add(index)
+            user = table.instruction(index)
+            if user in self._replaced or user in self._erased:
+                continue
+            for operand in user.body.operands:
+                yield from _operand_edits(operand, names)
+            predecessors = user.attribute_text("control-predecessors")
+            if predecessors is not None:
+                for span, name in names_in_braces(predecessors.value_text, predecessors.value_span.start):
+                    if name in names:
+                        yield Edit(span, names[name])
+
+
+def _operand_edits(operand: object, names: dict[str, str]) -> Iterable[Edit]:
+    pending = [operand]
+    while pending:
+        current = pending.pop()
+        name, span = getattr(current, "name", None), getattr(current, "name_span", None)
+        if name in names and span is not None:
+            yield Edit(span, names[name])
+        nested = getattr(current, "nested", None)
+        if nested is not None:
+            pending.extend(nested.operands)
+
+
+def use_pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """A pattern for every name that begins like one of these; group 1 is the whole name.
+
+    The stems are few where the names are many, and one pass over the text finds them all.
+    """
+    stems: set[str] = set()
+    for name in names:
+        match = _STEM.match(name)
+        stems.add(match.group() if match else name)
+    return re.compile(rf"(?<![\w.\-])((?:{'|'.join(sorted(map(re.escape, stems)))})[\w.\-]*)")
+
+
+def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:
+    """The names in `{%a, b}` and where they are, `%` not included; comments are no names."""
+    text = re.sub(r"/\*.*?\*/|//[^\r\n]*", lambda m: " " * len(m.group()), value_text, flags=re.DOTALL)
+    return [(Span(offset + m.start(), offset + m.end()), m.group()) for m in _HEADER_NAME.finditer(text)]
+
+
+def _header_names(module: HloModule) -> set[str]:
+    """Names that stand in computations' headers; XLA's uniquer counts them too."""
+    text = module.text
+    headers = " ".join(text[c.parameters_span.start : c.parameters_span.end] for c in module.computations if c.parameters_span)
+    return set(_HEADER_NAME.findall(headers))
+
+
+def largest_channel_id(module: HloModule) -> int:
+    """The largest `channel_id` of any instruction; 0 where there is none."""
+    text = module.text
+    largest = 0
+    for match in _CHANNEL_ID.finditer(text):
+        value = int(match.group(1))
+        if value > largest and not _inside_string(module, match.start()):
+            largest = value
+    return largest
+
+
+def _inside_string(module: HloModule, offset: int) -> bool:
+    """Whether a place is inside a string, a comment or a raw dictionary, by the instruction it stands in."""
+    text = module.text
+    line_start = max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
+    before = text[line_start:offset]
+    if '"' not in before and "'" not in before and "/" not in before and "{" not in before:
+        return False
+    for computation in module.computations:
+        if computation.body_span.start <= offset < computation.body_span.end:
+            index = computation.table.index_at(offset)
+            if index < 0:
+                return True
+            attributes = computation.table.instruction(index).body.attributes
+            return all(attribute.span.start != offset for attribute in attributes)
+    return True
+
+
+def _erasure(instruction: Instruction) -> Edit:
+    text = instruction.module.text
+    start, end = instruction.span
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    line_end = len(text) if line_end < 0 else line_end + 1
+    alone = not text[line_start:start].strip() and not text[end:line_end].strip()
+    return Edit(Span(line_start, line_end) if alone else instruction.span, "")
+
+
+def apply_edits(text: str, edits: Sequence[Edit]) -> str:
+    """The text with edits applied; they must be sorted and must not overlap."""
+    pieces: list[str] = []
+    position = 0
+    for edit in edits:
+        assert edit.span.start >= position, "overlapping edits"
+        pieces.append(text[position : edit.span.start])
+        pieces.append(edit.text)
+        position = edit.span.end
+    pieces.append(text[position:])
+    return "".join(pieces)

@@ -1,0 +1,392 @@
+"""The pass: each collective-permute becomes an all-gather over all devices and a slice of the one shard it delivers.
+
+Reproduces AWS Neuron's NeuronCollectivePermuteToAllGather. For each permute in text order: is its form one that can be
+rewritten, are its pairs on the grid, does the gate let it pass? Then its chain is emitted in its place. A permute that
+is left says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from hlo_cp2ag.ir.module import HloModule, Instruction
+from hlo_cp2ag.ir.rewriter import Edit, NewInstruction, Rewriter, apply_edits, names_in_braces
+from hlo_cp2ag.ir.shape import ArrayShape, Layout
+from hlo_cp2ag.ir.source import Diagnostic, HloError, SourceText, Span
+from hlo_cp2ag.lowering import eligibility
+from hlo_cp2ag.lowering.call_graph import CallGraph
+from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
+from hlo_cp2ag.lowering.core_count import core_count_log
+from hlo_cp2ag.lowering.emit import ChainPlan, emit_chain, is_sub_byte_integer
+from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target, gate_verdict, is_source_target_pairs_invalid
+from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
+from hlo_cp2ag.lowering.options import LoweringOptions, options_for
+from hlo_cp2ag.lowering.sites import permutes
+from hlo_cp2ag.text.parser import parse_source
+from hlo_cp2ag.text.printer import Printer
+
+Pairs = tuple[tuple[int, int], ...]
+Log = Callable[[str], None]
+
+_KEPT = frozenset(("metadata", "origin", "control-predecessors"))
+_OWN = frozenset(("source_target_pairs", "channel_id", "slice_sizes"))
+
+
+@dataclass
+class Site:
+    """One permute and what became of it."""
+
+    permute: Instruction
+    line: int
+    column: int
+    pairs: Pairs
+    axis: str
+    """What the pairs name: "replica", "partition" or "device"."""
+    gate_predicate: bool | None = None
+    """What the reference's predicate says; None where it was not asked."""
+    action: str = "left"
+    """"rewritten" or "left"."""
+    reason: str = ""
+    """Why it was left, or why it was rewritten with a warning."""
+    excluded: bool = False
+    """Whether `--only` or `--gate` left it."""
+    created: tuple[NewInstruction, ...] = ()
+    channel_ids: tuple[int, ...] = ()
+    attributes_dropped: tuple[str, ...] = ()
+    needs_all_devices: bool = False
+    gather_dimensions: tuple[int, ...] = ()
+
+    @property
+    def shard_bytes(self) -> int:
+        """Bytes of one device's operands together."""
+        return sum(o.shape.byte_size for o in self.permute.operands if isinstance(o.shape, ArrayShape))
+
+
+@dataclass
+class RewriteResult:
+    """What the pass did. `module` is new; the module that was handed in is not changed."""
+
+    source: HloModule
+    config: GridConfig
+    options: LoweringOptions
+    sites: list[Site] = field(default_factory=list)
+    warnings: list[Diagnostic | str] = field(default_factory=list)
+    """About the configuration and about permutes that were left or rewritten with a condition."""
+    edits: list[Edit] = field(default_factory=list)
+    core_count: int = 0
+    _module: HloModule | None = None
+    _text: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether any character of the text differs."""
+        return bool(self.edits)
+
+    @property
+    def text(self) -> str:
+        """The rewritten text."""
+        if self._text is None:
+            self._text = apply_edits(self.source.text, self.edits) if self.edits else self.source.text
+        return self._text
+
+    @property
+    def module(self) -> HloModule:
+        """The rewritten module; the old one if nothing changed."""
+        if self._module is None:
+            old = self.source.source
+            self._module = (
+                parse_source(SourceText(self.text, old.filename, old.first_line)) if self.changed else self.source
+            )
+        return self._module
+
+    @property
+    def rewritten(self) -> list[Site]:
+        """The permutes that were rewritten."""
+        return [site for site in self.sites if site.action == "rewritten"]
+
+    @property
+    def left(self) -> list[Site]:
+        """The permutes that were left as they are."""
+        return [site for site in self.sites if site.action == "left"]
+
+
+def rewrite(
+    module: HloModule,
+    *,
+    replica_count: int | None = None,
+    num_partitions: int | None = None,
+    secondary_mesh_count: int = 0,
+    strict_grid: bool = False,
+    write_config: bool = False,
+    profile: str = "xla",
+    gate: str | None = None,
+    non_target: str | None = None,
+    device_id: str | None = None,
+    gather_dimension: str | None = None,
+    sub_byte: str | None = None,
+    names: str | None = None,
+    only: str | None = None,
+    log: Log | None = None,
+) -> RewriteResult:
+    """Rewrites every collective-permute of a module that the options let pass.
+
+    Flags that are None take the profile's default. `only` is a regular expression on instruction names. `log` receives
+    the reference pass's log lines.
+
+    Raises HloError for a configuration that cannot be right, HloSyntaxError for pairs outside the grid, repeated sources
+    or targets (profile xla), and for text that is no HLO where the pass has to read it.
+    """
+    options = options_for(
+        profile,
+        gate=gate,
+        non_target=non_target,
+        device_id=device_id,
+        gather_dimension=gather_dimension,
+        sub_byte=sub_byte,
+        names=names,
+        only=only,
+        write_config=write_config,
+        strict_grid=strict_grid,
+    )
+    found = [(permute, _pairs(permute)) for permute in permutes(module)] if "collective-permute" in module.text else []
+    config = resolve_grid(module, found, replica_count, num_partitions, secondary_mesh_count, strict_grid)
+    return _Pass(module, options, config, log).run(found)
+
+
+def _pairs(permute: Instruction) -> Pairs:
+    pairs = permute.attribute("source_target_pairs")
+    if pairs is None:
+        raise permute.error("a collective-permute needs source_target_pairs")
+    return cast(Pairs, pairs)
+
+
+class _Pass:
+    """One run over one module."""
+
+    def __init__(self, module: HloModule, options: LoweringOptions, config: GridConfig, log: Log | None) -> None:
+        self.module = module
+        self.options = options
+        self.config = config
+        self.grid = config.grid
+        self.log = log
+        self.rewriter = Rewriter(module, Printer())
+        self.calls = CallGraph(module)
+        self.result = RewriteResult(module, config, options)
+        self.result.warnings.extend(self._warning(message) for message in config.warnings)
+        try:
+            self.only = re.compile(options.only) if options.only is not None else None
+        except re.error as error:
+            raise HloError(f"error: --only is no regular expression: {error}") from None
+
+    def run(self, found: list[tuple[Instruction, Pairs]]) -> RewriteResult:
+        if self.log is not None:
+            self.log(f"Initial replica_count from config = {self.grid.replica_count}")
+            self.log(f"Initial num_partitions from config = {self.grid.num_partitions}")
+        for permute, pairs in found:
+            site = self._site(permute, pairs)
+            self.result.sites.append(site)
+            site.reason = self._why_left(site)
+            if site.reason:
+                self._warn(site, f"left: {site.reason}")
+            else:
+                self._rewrite(site)
+        for span, text in self.config.header_edits:
+            self.rewriter.replace_text(span, text)
+        if self.options.write_config:
+            self._write_config()
+        self.result.edits = self.rewriter.edits()
+        return self.result
+
+    def _site(self, permute: Instruction, pairs: Pairs) -> Site:
+        line, column = self.module.source.position(permute.span.start)
+        axis = "partition" if permute.attribute_text("channel_id") is not None else "replica"
+        if self.options.device_id == "replica-id":
+            axis = "device"
+        return Site(permute, line, column, pairs, axis)
+
+    def _warning(self, message: str) -> str:
+        return f"{self.module.source.filename}: warning: {message}"
+
+    def _warn(self, site: Site, message: str) -> None:
+        self.result.warnings.append(self.module.source.diagnostic(site.permute.span.start, message, severity="warning"))
+
+    # ---- what is left ----------------------------------------------------------------------------------------------
+
+    def _why_left(self, site: Site) -> str:
+        permute, pairs, options = site.permute, site.pairs, self.options
+        if self.only is not None and self.only.search(permute.name) is None:
+            site.excluded = True
+            return "--only excludes it"
+        reason = eligibility.left_for_its_form(permute, self.calls)
+        if reason:
+            return reason
+        eligibility.refuse_bad_pairs(permute, pairs, self.grid, site.axis, options)
+        size = self.grid.device_count if options.profile == "neuron" else axis_size(self.grid, site.axis)
+        site.gate_predicate = is_source_target_pairs_invalid(pairs, self.grid.replica_count, size)
+        reason = gate_verdict(options.gate, pairs, self.grid.replica_count, size)
+        if reason:
+            site.excluded = True
+            return reason
+        site.gather_dimensions = tuple(self._gather_dimension(site, operand) for operand in permute.operands)
+        reason = eligibility.left_for_its_size(permute, self.grid, site.gather_dimensions)
+        if not reason and options.non_target == "zero" and not self._sources(site).all_targets:
+            reason = eligibility.left_for_zeros(permute)
+        return reason
+
+    def _sources(self, site: Site) -> SourceMap:
+        return source_map(site.pairs, self.grid, site.axis)
+
+    def _gather_dimension(self, site: Site, operand: Instruction) -> int:
+        shape = operand.shape
+        assert isinstance(shape, ArrayShape)
+        layout = shape.layout
+        if layout is None:
+            result = site.permute.shape
+            layout = result.layout if isinstance(result, ArrayShape) else None
+        return gather_dimension(shape.dimensions, layout, self.options.gather_dimension)
+
+    # ---- what is rewritten -----------------------------------------------------------------------------------------
+
+    def _rewrite(self, site: Site) -> None:
+        permute, options = site.permute, self.options
+        if self.log is not None:
+            self.log(f"Found collective-permute: {permute.text}")
+        self._warn_of_repeated_pairs(site)
+        self._warn_of_dimensions(site)
+        sources = self._sources(site)
+        plan = self._plan(site, sources)
+        site.created = tuple(emit_chain(plan))
+        site.channel_ids = plan.channel_ids
+        site.action = "rewritten"
+        self.rewriter.replace(permute, site.created, keep_name=options.names == "keep")
+        if self.log is not None:
+            self._log_mapping(site, sources)
+        arrival = self._arrival(site)
+        if arrival:
+            site.needs_all_devices = True
+            site.reason = arrival
+            self._warn(site, f"all devices must arrive here together: {arrival}")
+
+    def _plan(self, site: Site, sources: SourceMap) -> ChainPlan:
+        permute, options = site.permute, self.options
+        texts = {attribute.name: attribute for attribute in permute.body.attributes}
+        keeps_frontend = options.profile == "xla"
+        every = {"sharding"} if eligibility.sharding_is_copied(permute) else set()
+        handled = _KEPT | _OWN | every | ({"frontend_attributes"} if keeps_frontend else set())
+        site.attributes_dropped = tuple(name for name in texts if name not in handled)
+        predecessors = texts.get("control-predecessors")
+        names = names_in_braces(predecessors.value_text, 0) if predecessors is not None else []
+
+        def tail(*wanted: str) -> tuple[tuple[str, str], ...]:
+            return tuple((name, texts[name].value_text) for name in wanted if name in texts)
+
+        return ChainPlan(
+            permute,
+            self.grid,
+            sources,
+            needs_zeros=options.non_target == "zero" and not sources.all_targets,
+            flat_replica_id=options.device_id == "replica-id",
+            channel_ids=tuple(self._channel_id(permute) for _ in permute.body.operands),
+            gather_dimensions=site.gather_dimensions,
+            widen=options.sub_byte == "widen",
+            gather_tail=tail("frontend_attributes") if keeps_frontend else (),
+            last_tail=tail("origin", "metadata"),
+            every_tail=tail(*every),
+            control_predecessors=tuple(name for _, name in names),
+        )
+
+    def _channel_id(self, permute: Instruction) -> int:
+        channel = self.rewriter.next_channel_id()
+        if channel > eligibility.MAXIMUM_CHANNEL_ID:
+            raise permute.error("no channel id is left: the module's largest is 2^63 - 1")
+        return channel
+
+    def _warn_of_repeated_pairs(self, site: Site) -> None:
+        for repeated, what in ((duplicate_source(site.pairs), "source"), (duplicate_target(site.pairs), "target")):
+            if repeated is not None:
+                self._warn(site, f"two pairs have the {what} {repeated}; of pairs with one target the last wins")
+
+    def _warn_of_dimensions(self, site: Site) -> None:
+        for operand, dimension in zip(site.permute.operands, site.gather_dimensions, strict=True):
+            shape = operand.shape
+            assert isinstance(shape, ArrayShape)
+            if not is_physically_major(shape.dimensions, shape.layout, dimension):
+                self._warn(
+                    site,
+                    f"gathers along dimension {dimension}, which is not the most major one of {shape.to_text()}: "
+                    "right only before layout assignment",
+                )
+            if self.options.sub_byte == "keep" and is_sub_byte_integer(shape.element_type):
+                self._warn(site, f"gathers packed {shape.element_type}: XLA's packed gathers are wrong after layout assignment")
+
+    def _arrival(self, site: Site) -> str:
+        """Why not all devices are certain to arrive; nothing if they are."""
+        if site.permute.computation is self.module.entry:
+            return ""
+        from hlo_cp2ag.lowering.uniformity import Uniformity
+
+        if self._uniformity is None:
+            self._uniformity = Uniformity(self.module, self.grid.replica_count, self.grid.num_partitions)
+        arrival = self._uniformity.arrival(site.permute.computation)
+        return "" if arrival.together else arrival.reason
+
+    _uniformity = None
+
+    def _log_mapping(self, site: Site, sources: SourceMap) -> None:
+        assert self.log is not None
+        constant = next((new for new in site.created if new.opcode == "constant" and new.shape == _map_shape(self.grid.device_count)), None)
+        name = constant.name if constant is not None else ""
+        self.log(f"Created mapping array constant: {name} with values: ")
+        for index, value in enumerate(sources.sources):
+            self.log(f"  mapping_array[{index}] = {value}")
+
+    def _write_config(self) -> None:
+        counts = {"replica_count": self.grid.replica_count, "num_partitions": self.grid.num_partitions}
+        wanted = [name for name in self.config.missing_in_header if counts[name] > 1]
+        if not wanted and len(self.config.missing_in_header) == 2:
+            wanted = ["replica_count"]
+        text = "".join(f", {name}={counts[name]}" for name in wanted)
+        header = self.module.header_span
+        if not text:
+            return
+        if header is not None:
+            self.rewriter.replace_text(Span(header.end, header.end), text)
+        elif self.module.entry.span.end > self.module.entry.span.start and self.module.entry.name_span != Span(0, 0):
+            start = self.module.text.index(self.module.text.lstrip()[:1]) if self.module.text.strip() else 0
+            self.rewriter.replace_text(Span(start, start), f"HloModule module_{self.module.entry.name}{text}\n\n")
+        else:
+            self.result.warnings.append(self._warning("--write-config: a bare instruction has no header to write counts into"))
+
+
+def _map_shape(count: int) -> ArrayShape:
+    return ArrayShape("s32", (count,), (), Layout((0,)))
+
+
+def is_physically_major(dimensions: tuple[int, ...], layout: Layout | None, dimension: int) -> bool:
+    """Whether all dimensions that lie further out in memory than `dimension` have size 1."""
+    if not dimensions:
+        return True
+    order = layout.minor_to_major[::-1] if layout is not None and layout.minor_to_major else range(len(dimensions))
+    for outer in order:
+        if outer == dimension:
+            return True
+        if dimensions[outer] != 1:
+            return False
+    return False
+
+
+def gather_dimension(dimensions: tuple[int, ...], layout: Layout | None, flag: str) -> int:
+    """The dimension to gather along: "leading" 0, "major" the most major one, "auto" 0 where that is as good."""
+    if not dimensions or flag == "leading" or layout is None or not layout.minor_to_major:
+        return 0
+    if flag == "auto" and is_physically_major(dimensions, layout, 0):
+        return 0
+    return layout.minor_to_major[-1]
+
+
+def platform_log(platform_version: str, nc_divisor: int, override_core_count: int, log: Log) -> None:
+    """Logs the core count that the reference pass's constructor computes."""
+    log(core_count_log(platform_version, nc_divisor, override_core_count))

@@ -1,0 +1,159 @@
+"""Which permutes can be rewritten for certain, and why the others are left.
+
+Each rule gives a reason in a few words, or nothing. What is plainly wrong, a pair outside the grid for example, is not
+left but refused: the module would not run.
+"""
+
+from __future__ import annotations
+
+from hlo_cp2ag.ir.module import Computation, Instruction
+from hlo_cp2ag.ir.shape import ArrayShape, Shape, TupleShape, compatible
+from hlo_cp2ag.ir.source import Span
+from hlo_cp2ag.lowering.call_graph import CallGraph
+from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target
+from hlo_cp2ag.lowering.mapping import axis_size
+from hlo_cp2ag.lowering.options import LoweringOptions
+from hlo_cp2ag.topology.process_grid import ProcessGrid
+
+MAXIMUM_CHANNEL_ID = 2**63 - 1
+_MAXIMUM_OFFSET = 2**31 - 1
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def left_for_its_form(permute: Instruction, calls: CallGraph) -> str:
+    """Why a permute's form or place cannot be rewritten; nothing if it can."""
+    if permute.opcode == "collective-permute-start":
+        return "an async start/done pair"
+    place = _left_for_its_place(permute.computation, calls)
+    if place:
+        return place
+    if permute.attribute_text("slice_sizes") is not None:
+        return "an in-place permute (slice_sizes)"
+    channel = permute.attribute("channel_id")
+    if isinstance(channel, int) and channel < 1:
+        return f"its channel_id {channel} is below 1"
+    if not permute.body.operands:
+        return "it has no operand"
+    for operand in permute.body.operands:
+        if operand.nested is not None:
+            return "an operand is written out in place; give it a name"
+        if operand.name is None:
+            return "an operand has no name"
+    sharding = permute.attribute_text("sharding")
+    if sharding is not None and not sharding_is_copied(permute):
+        return f"its sharding {_short(sharding.value_text)} is not manual or maximal, and XLA cannot partition partition-id there"
+    return _left_for_its_shapes(permute)
+
+
+_PLACES = {
+    "fusion": "inside a fusion",
+    "custom-call": "inside a computation that a custom-call calls",
+    "async-start": "inside a computation that an async-start calls",
+}
+
+
+def _left_for_its_place(computation: Computation, calls: CallGraph) -> str:
+    """Why nothing in a computation is rewritten: a fusion, a custom-call or an async-start calls it, or its callers."""
+    for caller in calls.all_callers(computation):
+        opcode = caller.opcode
+        kind = "async-start" if opcode.endswith("-start") else opcode
+        if kind in _PLACES:
+            return _PLACES[kind]
+    return ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def sharding_is_copied(permute: Instruction) -> bool:
+    """Whether the permute's sharding is manual or maximal: it goes to every new instruction."""
+    text = permute.attribute_text("sharding")
+    if text is None:
+        return False
+    words = text.value_text.strip("{} \t\r\n").split()
+    return bool(words) and (words == ["manual"] or words[0] == "maximal")
+
+
+def _left_for_its_shapes(permute: Instruction) -> str:
+    shape = permute.shape
+    operands = permute.operands
+    results = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    if len(results) != len(operands) or (isinstance(shape, TupleShape) and len(operands) < 2):
+        return f"{len(operands)} operands, but a result of {len(results)}" if len(operands) != 1 else "a tuple of one operand"
+    for operand, result in zip(operands, results, strict=True):
+        reason = _left_for_a_shape(operand.shape) or _left_for_a_shape(result)
+        if reason:
+            return reason
+        if not compatible(operand.shape, result):
+            return f"its result {result.to_text(False)} is not its operand's {operand.shape.to_text(False)}"
+    return ""
+
+
+def _left_for_a_shape(shape: Shape) -> str:
+    if not isinstance(shape, ArrayShape):
+        return "a tuple operand" if isinstance(shape, TupleShape) else "a buffer operand"
+    if not shape.is_data:
+        return f"a {shape.element_type} operand"
+    if shape.is_dynamic:
+        return "a dynamic dimension"
+    if shape.element_type.startswith("f4"):
+        return f"{shape.element_type} cannot be gathered: it is packed and has no exact wider type here"
+    return ""
+
+
+def left_for_its_size(permute: Instruction, grid: ProcessGrid, dimensions: tuple[int, ...]) -> str:
+    """Why the gathered array is too large for 32-bit offsets."""
+    for operand, dimension in zip(permute.operands, dimensions, strict=True):
+        shape = operand.shape
+        assert isinstance(shape, ArrayShape)
+        size = shape.dimensions[dimension] if shape.dimensions else 1
+        if size * grid.device_count > _MAXIMUM_OFFSET:
+            return f"{grid.device_count} shards of {size} pass 2^31 - 1 along dimension {dimension}"
+    return ""
+
+
+def left_for_zeros(permute: Instruction) -> str:
+    """Why zeros cannot be delivered; asked only where some device is no target."""
+    if any(isinstance(o.shape, ArrayShape) and o.shape.element_type == "f8e8m0fnu" for o in permute.operands):
+        return "f8e8m0fnu has no zero, and some device is no target"
+    return ""
+
+
+def refuse_bad_pairs(permute: Instruction, pairs: Pairs, grid: ProcessGrid, axis: str, options: LoweringOptions) -> None:
+    """Refuses ids outside the axis, and under profile xla repeated sources and targets.
+
+    Raises HloSyntaxError that points at the pairs.
+    """
+    size = axis_size(grid, axis)
+    for pair in pairs:
+        for each in pair:
+            if not 0 <= each < size:
+                raise _outside(permute, pair, each, grid, axis)
+    if options.profile == "neuron":
+        return
+    for repeated, what in ((duplicate_source(pairs), "source"), (duplicate_target(pairs), "target")):
+        if repeated is not None:
+            raise permute.error(
+                f"two pairs have the {what} {repeated}",
+                _pairs_span(permute),
+                "XLA refuses this permute; --profile neuron rewrites it, the last pair wins",
+            )
+
+
+def _outside(permute: Instruction, pair: tuple[int, int], each: int, grid: ProcessGrid, axis: str) -> Exception:
+    what = {"replica": "replicas", "partition": "partitions", "device": "devices"}[axis]
+    size = axis_size(grid, axis)
+    message = f"the pair {{{pair[0]},{pair[1]}}} of {permute.name!r} names {axis} {each}, but the grid has {size} {what}"
+    message += f" ({grid.replica_count} replicas x {grid.num_partitions} partitions)"
+    flag = "--num-partitions" if axis == "partition" else "--replica-count"
+    hint = f"{flag} {each + 1} or more" if each >= 0 else "ids are 0 or more"
+    if axis == "replica" and grid.num_partitions > 1:
+        hint += "; a permute without channel_id names replicas, one with channel_id names partitions"
+    return permute.error(message, _pairs_span(permute), hint)
+
+
+def _pairs_span(permute: Instruction) -> Span:
+    pairs = permute.attribute_text("source_target_pairs")
+    return pairs.value_span if pairs is not None else permute.name_span

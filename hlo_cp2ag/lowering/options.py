@@ -1,0 +1,55 @@
+"""What the pass is asked to do: a profile, and each of its flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Profile = Literal["xla", "neuron"]
+Gate = Literal["every", "valid", "intra-group", "invalid"]
+NonTarget = Literal["zero", "keep"]
+DeviceId = Literal["auto", "replica-id"]
+GatherDimension = Literal["auto", "leading", "major"]
+SubByte = Literal["widen", "keep"]
+Names = Literal["fresh", "keep"]
+
+PROFILES: dict[str, dict[str, str]] = {
+    "xla": {"gate": "every", "non_target": "zero", "device_id": "auto", "gather_dimension": "auto", "sub_byte": "widen"},
+    "neuron": {
+        "gate": "invalid",
+        "non_target": "keep",
+        "device_id": "replica-id",
+        "gather_dimension": "leading",
+        "sub_byte": "keep",
+    },
+}
+"""Each profile's defaults; a flag that is given wins over them."""
+
+
+@dataclass(frozen=True)
+class LoweringOptions:
+    """The pass's options with the profile's defaults filled in."""
+
+    profile: str = "xla"
+    gate: str = "every"
+    non_target: str = "zero"
+    device_id: str = "auto"
+    gather_dimension: str = "auto"
+    sub_byte: str = "widen"
+    names: str = "fresh"
+    only: str | None = None
+    """A regular expression that an instruction's name must match somewhere."""
+    write_config: bool = False
+    strict_grid: bool = False
+
+
+def options_for(profile: str = "xla", **given: object) -> LoweringOptions:
+    """The options of a profile; values that are None are filled in from it.
+
+    Raises ValueError for an unknown profile.
+    """
+    if profile not in PROFILES:
+        raise ValueError(f"unknown profile {profile!r}; there are {', '.join(PROFILES)}")
+    chosen: dict[str, object] = dict(PROFILES[profile])
+    chosen.update({name: value for name, value in given.items() if value is not None})
+    return LoweringOptions(profile=profile, **chosen)  # type: ignore[arg-type]

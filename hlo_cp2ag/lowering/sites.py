@@ -1,0 +1,58 @@
+"""Where a module's permutes are, found by one search over the text."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator
+
+from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
+
+_PERMUTE = re.compile(r"collective-permute(?:-start)?[ \t\r\n]*\(")
+
+
+def permutes(module: HloModule) -> Iterator[Instruction]:
+    """All collective-permutes and collective-permute-starts in text order."""
+    return instructions_with(module, _PERMUTE)
+
+
+def instructions_with(module: HloModule, pattern: re.Pattern[str]) -> Iterator[Instruction]:
+    """The instructions at whose opcode `pattern` matches, in text order.
+
+    A match in a string, a comment or an operand's name is none: the instruction that holds the place must have its
+    opcode exactly there.
+    """
+    text = module.text
+    for match in pattern.finditer(text):
+        offset = match.start()
+        if offset and (text[offset - 1].isalnum() or text[offset - 1] in "_.-%\"'"):
+            continue
+        instruction = instruction_at(module, offset)
+        if (
+            instruction is not None
+            and match.group().rstrip("( \t\r\n") == instruction.opcode
+            and instruction.body.opcode_span.start == offset
+        ):
+            yield instruction
+
+
+def computation_at(module: HloModule, offset: int) -> Computation | None:
+    """The innermost computation whose body holds a place of the text."""
+    outer = module.outer_computations
+    number = bisect.bisect_right(outer, offset, key=lambda c: c.body_span.start) - 1
+    if number < 0 or offset >= outer[number].body_span.end:
+        return None
+    inside = [c for c in module.inline_computations if c.body_span.start <= offset < c.body_span.end]
+    return min(inside, key=lambda c: c.body_span.end - c.body_span.start) if inside else outer[number]
+
+
+def instruction_at(module: HloModule, offset: int) -> Instruction | None:
+    """The instruction that holds a place of the text."""
+    computation = computation_at(module, offset)
+    if computation is None:
+        return None
+    index = computation.table.index_at(offset)
+    if index < 0:
+        return None
+    instruction = computation.table.instruction(index)
+    return instruction if instruction.span.start <= offset < instruction.span.end else None
