@@ -1,225 +1,65 @@
-"""Attribute values with structure: device groups, windows, shardings, metadata. Each prints itself as XLA prints it.
+"""Attribute values with structure: windows, slices, aliases and the like. Each prints itself as XLA prints it.
 
 Plain values stay plain: names and words are `str`, lists of integers `tuple[int, ...]`, source-target pairs
-`tuple[tuple[int, int], ...]`.
+`tuple[tuple[int, int], ...]`. Device groups, shardings and metadata have modules of their own, whose names are here too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import product
-from math import prod
 
+from hlo_cp2ag.ir.device_groups import (
+    AxisRef,
+    DeviceGroups,
+    Iota,
+    IotaReplicaGroups,
+    Mesh,
+    MeshReplicaGroups,
+    ReplicaGroupList,
+    integers_text,
+)
+from hlo_cp2ag.ir.metadata import OpMetadata, quote
 from hlo_cp2ag.ir.shape import Shape
+from hlo_cp2ag.ir.sharding import DimensionSharding, DomainMetadata, NamedSharding, Sharding
+
+__all__ = [
+    "AxisRef",
+    "BufferDonor",
+    "ComputationLayout",
+    "ConvolutionDimensionNumbers",
+    "DeviceGroups",
+    "DimensionSharding",
+    "DomainMetadata",
+    "InputOutputAlias",
+    "Iota",
+    "IotaReplicaGroups",
+    "Mesh",
+    "MeshReplicaGroups",
+    "NamedSharding",
+    "OpMetadata",
+    "OriginalArray",
+    "OutputOperandAlias",
+    "PaddingConfig",
+    "RecoveryEntry",
+    "ReplicaGroupList",
+    "ResultAccuracy",
+    "Sharding",
+    "SliceRanges",
+    "SourceTargetPairs",
+    "Statistics",
+    "TypedLiteral",
+    "Window",
+    "WindowDimension",
+    "frontend_attributes_text",
+    "is_json_dict",
+    "quote",
+]
 
 SourceTargetPairs = tuple[tuple[int, int], ...]
 
-# ---- text ------------------------------------------------------------------------------------------------------------
-
-_ESCAPES = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
-
-
-def quote(text: str) -> str:
-    """The string in double quotes with C escapes, as XLA's printer writes it: other bytes in octal."""
-    if text.isascii() and text.isprintable() and not any(c in text for c in "\"'\\"):
-        return f'"{text}"'
-    raw = text.encode("utf-8", "surrogateescape")
-    return '"' + "".join(_ESCAPES.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in raw) + '"'
-
-
-def _integers(values: Iterable[int]) -> str:
-    return ",".join(map(str, values))
-
-
-# ---- device groups ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ReplicaGroupList:
-    """`{{0,1},{2,3}}`; no groups at all stand for one group of all devices."""
-
-    groups: tuple[tuple[int, ...], ...] = ()
-
-    def to_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The groups."""
-        return self.groups
-
-    def to_text(self) -> str:
-        """The groups as XLA prints them."""
-        return "{" + ",".join("{" + _integers(group) + "}" for group in self.groups) + "}"
-
-
-@dataclass(frozen=True)
-class Iota:
-    """`[2,4]T(1,0)`: the numbers 0, 1, 2 ... laid out as `reshape_dims`, transposed, and read in order."""
-
-    reshape_dims: tuple[int, ...]
-    transpose: tuple[int, ...] = (0,)
-
-    def values(self) -> tuple[int, ...]:
-        """The numbers in the order read. Raises ValueError if `transpose` is no permutation."""
-        rank = len(self.reshape_dims)
-        if sorted(self.transpose) != list(range(rank)):
-            raise ValueError(f"T({_integers(self.transpose)}) is no permutation of {rank} dimensions")
-        strides = [prod(self.reshape_dims[i + 1 :]) for i in range(rank)]
-        values = [0]
-        for axis in self.transpose:
-            steps = range(0, self.reshape_dims[axis] * strides[axis], strides[axis] or 1) if strides[axis] else range(0)
-            values = [value + step for value in values for step in steps]
-        return tuple(values)
-
-    def canonical(self) -> Iota:
-        """The same numbers with fewest dimensions: those of size 1 dropped, those that stay together joined."""
-        dims, order = list(self.reshape_dims), list(self.transpose)
-        if sorted(order) != list(range(len(dims))):
-            return self
-        kept = [i for i, size in enumerate(dims) if size != 1]
-        if not kept:
-            return Iota((1,))
-        renumbered = {axis: i for i, axis in enumerate(kept)}
-        dims, order = [dims[i] for i in kept], [renumbered[i] for i in order if i in renumbered]
-        runs: list[list[int]] = []
-        for axis in order:
-            if runs and runs[-1][-1] + 1 == axis:
-                runs[-1].append(axis)
-            else:
-                runs.append([axis])
-        by_axis = sorted(runs)
-        return Iota(tuple(prod(dims[i] for i in run) for run in by_axis), tuple(by_axis.index(run) for run in runs))
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the numbers are read in their own order."""
-        return self.canonical().transpose == (0,)
-
-    def to_text(self) -> str:
-        """`[8]` or `[2,4]T(1,0)`, with fewest dimensions, as XLA prints it."""
-        iota = self.canonical()
-        order = f"T({_integers(iota.transpose)})" if len(iota.reshape_dims) > 1 else ""
-        return f"[{_integers(iota.reshape_dims)}]{order}"
-
-
-@dataclass(frozen=True)
-class IotaReplicaGroups:
-    """`[4,2]<=[2,4]T(1,0)`: `shape` is the number of groups and of devices in each."""
-
-    shape: tuple[int, int]
-    reshape_dims: tuple[int, ...]
-    transpose: tuple[int, ...] = (0,)
-
-    def to_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The groups, written out. Raises ValueError if the numbers do not fill them."""
-        count, size = self.shape
-        values = Iota(self.reshape_dims, self.transpose).values()
-        if count < 0 or size < 0 or len(values) != count * size:
-            raise ValueError(f"[{count},{size}] does not hold {len(values)} devices")
-        return tuple(values[i * size : (i + 1) * size] for i in range(count))
-
-    def to_text(self) -> str:
-        """The groups as XLA prints them."""
-        return f"[{_integers(self.shape)}]<={Iota(self.reshape_dims, self.transpose).to_text()}"
-
-
-@dataclass(frozen=True)
-class Mesh:
-    """`mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0))`: named axes, and which device stands where if not in order.
-
-    A mesh with a `maximal_device` is `maximal_mesh[device_id=3]` and has no axes.
-    """
-
-    axes: tuple[tuple[str, int], ...] = ()
-    device_ids: tuple[int, ...] | Iota | None = None
-    maximal_device: int | None = None
-
-    @property
-    def device_count(self) -> int:
-        """The product of the axes."""
-        return prod(size for _, size in self.axes)
-
-    def devices(self) -> tuple[int, ...]:
-        """The device at each place, row-major."""
-        if self.maximal_device is not None:
-            return (self.maximal_device,)
-        if self.device_ids is None:
-            return tuple(range(self.device_count))
-        return self.device_ids.values() if isinstance(self.device_ids, Iota) else self.device_ids
-
-    def to_text(self) -> str:
-        """The mesh as XLA prints it."""
-        if self.maximal_device is not None:
-            return f"maximal_mesh[device_id={self.maximal_device}]"
-        text = "mesh[" + ",".join(f"'{name}'={size}" for name, size in self.axes) + "]"
-        if isinstance(self.device_ids, Iota):
-            return text if self.device_ids.is_plain else f"{text}, device_ids=({self.device_ids.to_text()})"
-        return text if self.device_ids is None else f"{text}, device_ids=({_integers(self.device_ids)})"
-
-
-@dataclass(frozen=True)
-class AxisRef:
-    """A mesh's axis by its index, or a part of it `'a':(2)4`: of size 4, after parts of size 2 in all."""
-
-    axis: int
-    pre_size: int = 1
-    size: int = 0
-    """The part's size; 0 is the whole axis."""
-
-    def to_text(self, mesh: Mesh) -> str:
-        """The reference as XLA prints it."""
-        part = f":({self.pre_size}){self.size}" if self.size else ""
-        return f"'{mesh.axes[self.axis][0]}'{part}"
-
-
-def _axes_text(axes: tuple[AxisRef, ...], mesh: Mesh, comma: str = ",") -> str:
-    return "{" + comma.join(axis.to_text(mesh) for axis in axes) + "}"
-
-
-@dataclass(frozen=True)
-class MeshReplicaGroups:
-    """`mesh['a'=2,'b'=4] {'b'}`: devices that differ only along `axes` make a group."""
-
-    mesh: Mesh
-    axes: tuple[AxisRef, ...]
-
-    def to_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The groups, written out; within a group the first axis named is the slowest."""
-        sizes: list[int] = []
-        where: dict[tuple[int, int], int] = {}
-        for number, (_, full) in enumerate(self.mesh.axes):
-            edges = {1, full}
-            for ref in self.axes:
-                if ref.axis == number and ref.size:
-                    edges |= {ref.pre_size, ref.pre_size * ref.size}
-            ordered = sorted(edges)
-            pieces = list(zip(ordered, ordered[1:], strict=False)) or [(1, full)]
-            for low, high in pieces:
-                where[number, low] = len(sizes)
-                sizes.append(high // low)
-        inside: list[int] = []
-        for ref in self.axes:
-            if ref.size:
-                inside.append(where[ref.axis, ref.pre_size])
-            else:
-                inside += [place for (axis, _), place in where.items() if axis == ref.axis]
-        outside = [i for i in range(len(sizes)) if i not in inside]
-        strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
-        devices = self.mesh.devices()
-
-        def offsets(axes: list[int]) -> list[int]:
-            return [sum(steps) for steps in product(*(range(0, sizes[a] * strides[a], strides[a]) for a in axes))]
-
-        inner = offsets(inside)
-        return tuple(tuple(devices[base + step] for step in inner) for base in offsets(outside))
-
-    def to_text(self) -> str:
-        """The groups as XLA prints them."""
-        return f"{self.mesh.to_text()} {_axes_text(self.axes, self.mesh)}"
-
-
-DeviceGroups = ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups
-
-# ---- windows, convolutions, slices, pads --------------------------------------------------------------------------------
+# ---- windows, convolutions, slices, pads -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -319,199 +159,6 @@ class SliceRanges:
         return "{" + ", ".join(f"[{a}:{b}]" if c == 1 else f"[{a}:{b}:{c}]" for a, b, c in self.ranges) + "}"
 
 
-# ---- metadata --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OpMetadata:
-    """`{op_type="..." op_name="..." source_file="..." source_line=1}`."""
-
-    op_type: str = ""
-    op_name: str = ""
-    source_file: str = ""
-    source_line: int = 0
-    source_end_line: int = 0
-    source_column: int = 0
-    source_end_column: int = 0
-    stack_frame_id: int = 0
-    profile_type: tuple[int, ...] = ()
-    deduplicated_name: str = ""
-    scheduling_name: str = ""
-    metadata_payload: str = ""
-
-    def to_text(self) -> str:
-        """The metadata as XLA prints it: fields that say nothing are left out."""
-        fields = []
-        for name in _METADATA_ORDER:
-            value = getattr(self, name)
-            if isinstance(value, str):
-                if value:
-                    fields.append(f"{name}={quote(value)}")
-            elif isinstance(value, tuple):
-                if value:
-                    fields.append(f"{name}={{{_integers(value)}}}")
-            elif value > 0:
-                fields.append(f"{name}={value}")
-        return "{" + " ".join(fields) + "}"
-
-
-_METADATA_ORDER = (
-    "op_type",
-    "op_name",
-    "source_file",
-    "source_line",
-    "source_end_line",
-    "source_column",
-    "source_end_column",
-    "stack_frame_id",
-    "profile_type",
-    "deduplicated_name",
-    "scheduling_name",
-    "metadata_payload",
-)
-
-# ---- shardings -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DimensionSharding:
-    """`{'x', ?}`: the mesh axes that a dimension is split over; an open one may get more."""
-
-    axes: tuple[AxisRef, ...] = ()
-    is_open: bool = False
-
-    def to_text(self, mesh: Mesh) -> str:
-        """The dimension as XLA prints it."""
-        return "{" + ", ".join([axis.to_text(mesh) for axis in self.axes] + ["?"] * self.is_open) + "}"
-
-
-@dataclass(frozen=True)
-class NamedSharding:
-    """`mesh['x'=2,'y'=2], [{'x'}, {}], replicated={'y'}`."""
-
-    mesh: Mesh
-    dimensions: tuple[DimensionSharding, ...] = ()
-    replicated: tuple[AxisRef, ...] = ()
-    unreduced: tuple[AxisRef, ...] = ()
-    manual: tuple[AxisRef, ...] = ()
-
-    def covers(self, axes: tuple[AxisRef, ...]) -> bool:
-        """Whether `axes` are all axes of the mesh, whole."""
-        return bool(axes) and axes == tuple(AxisRef(i) for i in range(len(self.mesh.axes)))
-
-    def to_text(self) -> str:
-        """The sharding as XLA prints it, without braces and metadata."""
-        mesh = self.mesh
-        if mesh.maximal_device is not None:
-            return mesh.to_text()
-        if not (self.replicated or self.unreduced or self.manual or self.dimensions):
-            return f"{mesh.to_text()}, replicated"
-        if not (self.dimensions or self.replicated):
-            if self.covers(self.unreduced) and not self.manual:
-                return f"{mesh.to_text()}, unreduced"
-            if self.covers(self.manual) and not self.unreduced:
-                return f"{mesh.to_text()}, manual"
-        parts = [mesh.to_text(), "[" + ", ".join(d.to_text(mesh) for d in self.dimensions) + "]"]
-        for word, axes in (("replicated", self.replicated), ("unreduced", self.unreduced), ("manual", self.manual)):
-            if axes:
-                parts.append(f"{word}={_axes_text(axes, mesh, ', ')}")
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class Sharding:
-    """How a value is spread over devices.
-
-    `kind` is `replicated`, `maximal`, `manual`, `unreduced`, `unknown`, `tiled`, `tuple` or `mesh`; the other fields
-    belong to the kinds that need them.
-    """
-
-    kind: str
-    device: int | None = None
-    """The device of a maximal sharding."""
-    tile_dims: tuple[int, ...] = ()
-    devices: tuple[int, ...] | Iota = ()
-    """The devices of the tiles in order, written out or as an iota."""
-    last_tile_dims: tuple[str, ...] = ()
-    """What the last tile dimensions mean: `replicated`, `manual`, ..."""
-    shard_group: tuple[str, int] | None = None
-    """`("shard_as", 3)` or `("shard_like", 3)`."""
-    metadata: tuple[OpMetadata, ...] = ()
-    elements: tuple[Sharding, ...] = ()
-    """The shardings of a tuple's leaves."""
-    named: NamedSharding | None = None
-
-    @property
-    def is_manual(self) -> bool:
-        """Whether the text says that each device runs its own program here: `{manual}`, for a tuple in each leaf."""
-        if self.kind == "tuple":
-            return bool(self.elements) and all(element.is_manual for element in self.elements)
-        if self.named is not None:
-            return self.named.covers(self.named.manual)
-        return self.kind == "manual"
-
-    @property
-    def is_maximal(self) -> bool:
-        """Whether the value lives on one device, for a tuple in each leaf."""
-        if self.kind == "tuple":
-            return bool(self.elements) and all(element.is_maximal for element in self.elements)
-        return self.kind == "maximal" or (self.named is not None and self.named.mesh.maximal_device is not None)
-
-    @property
-    def last_tile_dim_replicate(self) -> bool:
-        """Whether the last tile dimension counts copies."""
-        return self.last_tile_dims == ("replicated",)
-
-    def device_count(self) -> int | None:
-        """The number of devices that the sharding speaks of; None if it does not say."""
-        if self.kind == "tuple":
-            return max((n for element in self.elements if (n := element.device_count()) is not None), default=None)
-        if self.kind == "tiled":
-            return prod(self.tile_dims)
-        if self.named is not None and self.named.mesh.maximal_device is None and self.named.mesh.axes:
-            return self.named.mesh.device_count
-        return None
-
-    def to_text(self) -> str:
-        """The sharding as XLA prints it, but for the merging of last tile dimensions of one kind."""
-        if self.kind == "tuple":
-            return "{" + ", ".join(element.to_text() for element in self.elements) + "}"
-        if self.named is not None:
-            metadata = ", metadata={" + ", ".join(m.to_text() for m in self.metadata) + "}" if self.metadata else ""
-            return "{" + self.named.to_text() + metadata + "}"
-        words = [self.kind]
-        if self.kind == "maximal":
-            words = [f"maximal device={self.device}"]
-        elif self.kind == "tiled":
-            words = [f"devices=[{_integers(self.tile_dims)}]" + self._devices_text()]
-            if self.last_tile_dim_replicate:
-                words.append("last_tile_dim_replicate")
-            elif self.last_tile_dims:
-                words.append("last_tile_dims={" + ", ".join(self.last_tile_dims) + "}")
-        if self.shard_group:
-            words.append(f"{self.shard_group[0]} {self.shard_group[1]}")
-        if len(self.metadata) == 1:
-            words.append("metadata=" + self.metadata[0].to_text())
-        elif self.metadata:
-            words.append("metadata={" + ", ".join(m.to_text() for m in self.metadata) + "}")
-        return "{" + " ".join(words) + "}"
-
-    def _devices_text(self) -> str:
-        return "<=" + self.devices.to_text() if isinstance(self.devices, Iota) else _integers(self.devices)
-
-
-@dataclass(frozen=True)
-class DomainMetadata:
-    """`{kind="sharding", entry={...}, exit={...}}`."""
-
-    entry: Sharding
-    exit: Sharding
-
-    def to_text(self) -> str:
-        """The domain as XLA prints it."""
-        return f'{{kind="sharding", entry={self.entry.to_text()}, exit={self.exit.to_text()}}}'
-
-
 # ---- the rest --------------------------------------------------------------------------------------------------------
 
 
@@ -541,7 +188,7 @@ class OutputOperandAlias:
 
     def to_text(self) -> str:
         """The alias as XLA prints it."""
-        return f"{{{_integers(self.output_index)}}}: ({self.operand}, {{{_integers(self.operand_index)}}})"
+        return f"{{{integers_text(self.output_index)}}}: ({self.operand}, {{{integers_text(self.operand_index)}}})"
 
 
 @dataclass(frozen=True)
@@ -555,8 +202,8 @@ class InputOutputAlias:
 
     def to_text(self) -> str:
         """The alias as XLA prints it."""
-        index = _integers(self.parameter_index)
-        return f"{{{_integers(self.output_index)}}}: ({self.parameter}, {{{index}}}, {self.kind})"
+        index = integers_text(self.parameter_index)
+        return f"{{{integers_text(self.output_index)}}}: ({self.parameter}, {{{index}}}, {self.kind})"
 
 
 @dataclass(frozen=True)
@@ -568,7 +215,7 @@ class BufferDonor:
 
     def to_text(self) -> str:
         """The donor as XLA prints it."""
-        return f"({self.parameter}, {{{_integers(self.parameter_index)}}})"
+        return f"({self.parameter}, {{{integers_text(self.parameter_index)}}})"
 
 
 @dataclass(frozen=True)
@@ -625,7 +272,8 @@ class OriginalArray:
 
     def to_text(self) -> str:
         """The array as XLA prints it."""
-        return f"{{{quote(self.instruction)} {{{_integers(self.index)}}}}}" if self.index else f"{{{quote(self.instruction)}}}"
+        index = f" {{{integers_text(self.index)}}}" if self.index else ""
+        return f"{{{quote(self.instruction)}{index}}}"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """Element types as numbers: how numpy stores them, and which numbers they take.
 
-Storage: `pred` is numpy's bool; s8 to s64, u8 to u64, f16, f32, f64, c64 and c128 are numpy's own; bf16, the f8, f6 and
-f4 types, s1 to s4 and u1 to u4 are ml_dtypes', one byte an element (bf16: two). Tokens and opaque values have no storage.
+Storage: `pred` is numpy's bool; s8 to s64, u8 to u64, f16, f32, f64, c64 and c128 are numpy's own; bf16, the f8, f6
+and f4 types, s1 to s4 and u1 to u4 are ml_dtypes', one byte an element (bf16: two). Tokens and opaque values have none.
 """
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,14 +16,19 @@ NUMPY_NAMES: dict[str, str] = {
     "pred": "bool",
     **{f"s{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    **{"f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"},
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
 }
 """Element types that numpy has."""
 
 ML_DTYPES_NAMES: dict[str, str] = {
     **{f"s{bits}": f"int{bits}" for bits in (1, 2, 4)},
     **{f"u{bits}": f"uint{bits}" for bits in (1, 2, 4)},
-    **{"bf16": "bfloat16", "f4e2m1fn": "float4_e2m1fn"},
+    "bf16": "bfloat16",
+    "f4e2m1fn": "float4_e2m1fn",
     **{f"f6{kind}": f"float6_{kind}" for kind in ("e2m3fn", "e3m2fn")},
     **{
         f"f8{kind}": f"float8_{kind}"
@@ -96,19 +100,3 @@ def integer_range(element_type: str) -> tuple[int, int]:
     """The least and the largest value of an integer type."""
     bits = int(element_type[1:])
     return (-1 << (bits - 1), (1 << (bits - 1)) - 1) if element_type[0] == "s" else (0, (1 << bits) - 1)
-
-
-def round_to_odd(value: float) -> float:
-    """The f32 number beside `value` from which rounding to any narrower type gives what rounding `value` itself gives."""
-    single = struct.unpack("<f", struct.pack("<f", value))[0] if abs(value) < FLOAT_FORMATS["f32"].limit else value
-    assert isinstance(single, float)
-    if single == value or single != single:
-        return single
-    bits = struct.unpack("<I", struct.pack("<f", single))[0]
-    if bits & 1:
-        return single
-    outward = abs(value) > abs(single)
-    neighbour = bits + 1 if outward else bits - 1
-    result = struct.unpack("<f", struct.pack("<I", neighbour))[0]
-    assert isinstance(result, float)
-    return result

@@ -8,7 +8,6 @@ of `(nan, 1)` is 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from hlo_cp2ag.ir.element_types import FLOAT_FORMATS, complex_part, dtype_of
@@ -22,7 +21,7 @@ __all__ = ["Literal", "LiteralTextError", "check_literal", "parse_literal"]
 
 
 def check_literal(text: str, shape: Shape) -> None:
-    """Raise LiteralTextError unless XLA's parser reads `text` as a literal of `shape`; its offset points into `text`."""
+    """Raise LiteralTextError, whose offset points into `text`, unless XLA's parser reads it as a literal of `shape`."""
     read_words(text, shape)
 
 
@@ -224,9 +223,12 @@ def _nested(words: list[str], dimensions: tuple[int, ...]) -> str:
         for outer in dimensions[:level]:
             count *= outer
         # From rank 4 on, each opening brace inside says which index it is.
-        labels = (f"/*i{level - 1}={i % dimensions[level - 1]}*/" for i in range(count)) if rank > 3 and level else repeat("")
+        labelled = rank > 3 and level > 0
         rows = [
-            "{ " + (f"{label} " if label else "") + ", ".join(rows[i * size : (i + 1) * size]) + " }"
-            for i, label in zip(range(count), labels, strict=False)
+            "{ "
+            + (f"/*i{level - 1}={i % dimensions[level - 1]}*/ " if labelled else "")
+            + ", ".join(rows[i * size : (i + 1) * size])
+            + " }"
+            for i in range(count)
         ]
     return rows[0]

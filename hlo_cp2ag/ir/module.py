@@ -6,7 +6,7 @@ computations into instructions and instructions into operands and attributes on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -58,6 +58,9 @@ class InstructionBody:
 class ModuleReader(Protocol):
     """Cuts text on demand; implemented in `hlo_cp2ag.text`."""
 
+    def index_computations(self, module: HloModule) -> ComputationIndex:
+        """The means to find a module's computations."""
+
     def cut_computation(self, computation: Computation) -> InstructionTable:
         """The instructions of a computation. Raises HloSyntaxError."""
 
@@ -72,6 +75,22 @@ class ModuleReader(Protocol):
 
     def check(self, module: HloModule) -> None:
         """Reads every body and resolves every name. Raises HloSyntaxError."""
+
+
+class ComputationIndex(Protocol):
+    """Finds computations without making those that nobody asks for."""
+
+    def find(self, name: str) -> Computation | None:
+        """The computation of a name, if there is one; those written out inside an instruction have none."""
+
+    def at(self, offset: int) -> Computation | None:
+        """The innermost computation whose body holds a place of the text."""
+
+    def entry(self) -> Computation:
+        """The computation marked ENTRY, else the last one."""
+
+    def parameter_texts(self) -> list[str]:
+        """What the headers say of parameters and results."""
 
 
 class InstructionTable(Protocol):
@@ -267,7 +286,8 @@ class HloModule:
     header_span: Span | None = None
     """`HloModule name, attributes`; None where the text has no header."""
     header_attributes: tuple[AttributeText, ...] = ()
-    computations: list[Computation] = field(default_factory=list)
+    computations: Sequence[Computation] = field(default_factory=list)
+    """In text order; a computation written out inside an instruction stands before the one that holds it."""
     instruction_names: frozenset[str] | set[str] = frozenset()
     """Every instruction's name, and every name that stands only in a computation's header."""
 
@@ -279,28 +299,23 @@ class HloModule:
     @cached_property
     def entry(self) -> Computation:
         """The computation marked ENTRY, else the last one."""
-        for computation in self.computations:
-            if computation.is_entry_marked:
-                return computation
-        return self.outer_computations[-1]
+        return self._index.entry()
 
     @cached_property
-    def outer_computations(self) -> list[Computation]:
-        """The computations in text order, less those that are written out inside an instruction."""
-        return [c for c in self.computations if not c.is_inline]
-
-    @cached_property
-    def inline_computations(self) -> list[Computation]:
-        """The computations that are written out inside an instruction."""
-        return [c for c in self.computations if c.is_inline]
-
-    @cached_property
-    def _computations_by_name(self) -> dict[str, Computation]:
-        return {c.name: c for c in self.outer_computations}
+    def _index(self) -> ComputationIndex:
+        return self.reader.index_computations(self)
 
     def computation(self, name: str) -> Computation | None:
         """The computation of a name (without `%`), if there is one."""
-        return self._computations_by_name.get(name.lstrip("%"))
+        return self._index.find(name.lstrip("%"))
+
+    def computation_at(self, offset: int) -> Computation | None:
+        """The innermost computation whose body holds a place of the text."""
+        return self._index.at(offset)
+
+    def header_parameter_texts(self) -> list[str]:
+        """What the computations' headers say of parameters and results."""
+        return self._index.parameter_texts()
 
     def header_attribute(self, name: str) -> AttributeText | None:
         """A header attribute as it stands, or None."""

@@ -238,9 +238,7 @@ def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:
 
 def _header_names(module: HloModule) -> set[str]:
     """Names that stand in computations' headers; XLA's uniquer counts them too."""
-    text = module.text
-    headers = " ".join(text[c.parameters_span.start : c.parameters_span.end] for c in module.computations if c.parameters_span)
-    return set(_HEADER_NAME.findall(headers))
+    return set(_HEADER_NAME.findall(" ".join(module.header_parameter_texts())))
 
 
 def largest_channel_id(module: HloModule) -> int:
@@ -261,14 +259,12 @@ def _inside_string(module: HloModule, offset: int) -> bool:
     before = text[line_start:offset]
     if '"' not in before and "'" not in before and "/" not in before and "{" not in before:
         return False
-    for computation in module.computations:
-        if computation.body_span.start <= offset < computation.body_span.end:
-            index = computation.table.index_at(offset)
-            if index < 0:
-                return True
-            attributes = computation.table.instruction(index).body.attributes
-            return all(attribute.span.start != offset for attribute in attributes)
-    return True
+    computation = module.computation_at(offset)
+    index = computation.table.index_at(offset) if computation is not None else -1
+    if computation is None or index < 0:
+        return True
+    attributes = computation.table.instruction(index).body.attributes
+    return all(attribute.span.start != offset for attribute in attributes)
 
 
 def _erasure(instruction: Instruction) -> Edit:

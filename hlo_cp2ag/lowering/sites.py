@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 import re
 from collections.abc import Iterator
 
-from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
+from hlo_cp2ag.ir.module import HloModule, Instruction
 
 _PERMUTE = re.compile(r"collective-permute(?:-start)?[ \t\r\n]*\(")
 
@@ -36,19 +35,9 @@ def instructions_with(module: HloModule, pattern: re.Pattern[str]) -> Iterator[I
             yield instruction
 
 
-def computation_at(module: HloModule, offset: int) -> Computation | None:
-    """The innermost computation whose body holds a place of the text."""
-    outer = module.outer_computations
-    number = bisect.bisect_right(outer, offset, key=lambda c: c.body_span.start) - 1
-    if number < 0 or offset >= outer[number].body_span.end:
-        return None
-    inside = [c for c in module.inline_computations if c.body_span.start <= offset < c.body_span.end]
-    return min(inside, key=lambda c: c.body_span.end - c.body_span.start) if inside else outer[number]
-
-
 def instruction_at(module: HloModule, offset: int) -> Instruction | None:
     """The instruction that holds a place of the text."""
-    computation = computation_at(module, offset)
+    computation = module.computation_at(offset)
     if computation is None:
         return None
     index = computation.table.index_at(offset)

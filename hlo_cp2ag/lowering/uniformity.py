@@ -154,17 +154,15 @@ class Uniformity:
         caller = call.caller
         kind = _kind(caller)
         if kind == "while":
-            varies: _Need = yield from self._loop_varies(caller)
-            what = f"the condition of {_place(caller)}"
+            what, varies = "condition", (yield from self._loop_varies(caller))
         elif kind == "conditional":
-            varies = yield from self._operands_settle(caller, 1)
-            is_index = caller.attribute_text("branch_computations") is not None
-            what = f"the {'branch index' if is_index else 'predicate'} of {_place(caller)}"
+            what = "branch index" if call.attribute == "branch_computations" else "predicate"
+            varies = yield from self._predicate_varies(caller)
         elif kind in _ENTERS_ALIKE:
             return ""
         else:
             return f"{_title(call.computation)} is called by the {kind} {_place(caller)}, as often as that sees fit"
-        return f"{what} depends on {varies.what}" if isinstance(varies, _Varies) else ""
+        return f"the {what} of {_place(caller)} depends on {varies.what}" if isinstance(varies, _Varies) else ""
 
     def _loop_varies(self, loop: Instruction) -> Steps[_Need]:
         """Whether some iteration's condition may differ between devices that begin the loop together."""
@@ -180,16 +178,13 @@ class Uniformity:
                 return varies
         return 0
 
-    def _operands_settle(self, instruction: Instruction, count: int) -> Steps[_Need]:
-        """Whether one of the first `count` operands varies, whoever calls."""
-        for number in range(count):
-            operand = _operand(instruction, number)
-            if operand is None:
-                return _written_out(instruction)
-            varies: _Need = yield _Settles(*_origin(operand, ()))
-            if isinstance(varies, _Varies):
-                return varies
-        return 0
+    def _predicate_varies(self, conditional: Instruction) -> Steps[_Need]:
+        """Whether devices that come to a conditional together may take different branches."""
+        predicate = _operand(conditional, 0)
+        if predicate is None:
+            return _written_out(conditional)
+        varies: _Need = yield _Settles(*_origin(predicate, ()))
+        return varies
 
     # ---- from a computation to its callers -------------------------------------------------------------------------
 
@@ -305,13 +300,12 @@ class Uniformity:
 
     def _function(self, instruction: Instruction) -> Steps[_Need]:
         """An operation whose result is a function of its operands (and of a reducer, which may look elsewhere)."""
-        for called in self._graph.calls(instruction):
+        for called in self._graph.calls(instruction) if instruction.opcode in _APPLIES else ():
             inner: _Need = yield _Depends(*_origin(_root(called.computation), ()))
             if isinstance(inner, _Varies):
                 return inner
         need = 0
-        for number in range(len(instruction.body.operands)):
-            operand = _operand(instruction, number)
+        for operand in _operands(instruction):
             if operand is None:
                 return _written_out(instruction)
             more: _Need = yield _Depends(*_origin(operand, ()))
@@ -571,6 +565,8 @@ _IDENTITY = frozenset(("copy", "bitcast", "opt-barrier", "domain", "add-dependen
 """Operations whose result is their first operand, element by element."""
 _TRACKED = frozenset(("parameter", "while", "conditional", "call", "fusion"))
 """Operations whose result is followed element by element; elsewhere one answer holds for all elements."""
+_APPLIES = frozenset(("map", "reduce", "reduce-window", "scan", "scatter", "select-and-scatter", "sort"))
+"""Operations that compute their result by a computation, of nothing but their operands."""
 _PASSES_OPERANDS = frozenset(("call", "fusion", "async-start"))
 """Operations whose operands are the parameters, and whose result is the root, of what they call."""
 _ENTERS_ALIKE = _PASSES_OPERANDS | {"map", "reduce", "reduce-window", "scan"}
@@ -585,6 +581,12 @@ _VARIES = frozenset(
     )
 )
 """Operations whose result is no function of their operands, or one that may differ from device to device."""
+
+
+_NAME = re.compile(r"%([A-Za-z_][\w.\-]*)")
+_PLAIN_OPERANDS = re.compile(r"(?:%[\w.\-]+(?:, (?:/\*index=\d+\*/)?%[\w.\-]+)*)?\)")
+_PLAIN_INDEX = re.compile(r"%[\w.\-]+\), index=(\d+)(?![\w.\-])")
+_PLAIN_PARAMETER = re.compile(r"(\d+)\)")
 
 
 def _kind(instruction: Instruction) -> str:
@@ -614,11 +616,47 @@ def _written_out(instruction: Instruction) -> _Varies:
 
 def _operand(instruction: Instruction, number: int) -> Instruction | None:
     """An operand; None if it has no name of its own. Raises HloSyntaxError if there is none of that number."""
-    operands = instruction.body.operands
-    if number >= len(operands):
-        raise instruction.error(f"{instruction.opcode} has {len(operands)} operands, expects number {number + 1}")
-    operand = operands[number]
-    return None if operand.name is None else instruction.operand_instruction(operand)
+    names = _plain_operands(instruction)
+    if names is None:
+        names = [operand.name for operand in instruction.body.operands]
+    if number >= len(names):
+        raise instruction.error(f"{instruction.opcode} has {len(names)} operands, expects number {number + 1}")
+    return _operand_of_name(instruction, number, names[number])
+
+
+def _operands(instruction: Instruction) -> Iterator[Instruction | None]:
+    """All operands; None for one that has no name of its own."""
+    names = _plain_operands(instruction)
+    if names is None:
+        names = [operand.name for operand in instruction.body.operands]
+    return (_operand_of_name(instruction, number, name) for number, name in enumerate(names))
+
+
+def _operand_of_name(instruction: Instruction, number: int, name: str | None) -> Instruction | None:
+    if name is None:
+        return None
+    operand = instruction.computation.find(name)
+    if operand is None or operand.index >= instruction.index:  # for the message
+        return instruction.operand_instruction(instruction.body.operands[number])
+    return operand
+
+
+def _plain_operands(instruction: Instruction) -> list[str | None] | None:
+    """The operands' names in XLA's own writing, `add(%x, %y)`; None for any other writing."""
+    start = _behind_opcode(instruction)
+    plain = _PLAIN_OPERANDS.match(instruction.text, start) if start >= 0 else None
+    return None if plain is None else _NAME.findall(plain.group())
+
+
+def _behind_opcode(instruction: Instruction) -> int:
+    """The offset behind `opcode(` in the instruction's text, found at a tenth of what reading the whole body costs.
+
+    -1 if there are comments before it, blanks in it, or anything else that XLA does not write.
+    """
+    text, key = instruction.text, f" {instruction.opcode}("
+    at = text.find(key)
+    head = text[:at]
+    return -1 if at < 0 or "/" in head or '"' in head or "'" in head else at + len(key)
 
 
 def _origin(instruction: Instruction, path: Path) -> tuple[Instruction, Path]:
@@ -640,6 +678,10 @@ def _origin(instruction: Instruction, path: Path) -> tuple[Instruction, Path]:
 
 
 def _index(instruction: Instruction) -> int:
+    start = _behind_opcode(instruction)
+    plain = _PLAIN_INDEX.match(instruction.text, start) if start >= 0 else None
+    if plain is not None:
+        return int(plain.group(1))
     attribute = instruction.attribute_text("index")
     if attribute is None or not attribute.value_text.isdecimal():
         raise instruction.error("get-tuple-element expects index=N")
@@ -647,6 +689,10 @@ def _index(instruction: Instruction) -> int:
 
 
 def _parameter_number(instruction: Instruction) -> int:
+    start = _behind_opcode(instruction)
+    plain = _PLAIN_PARAMETER.match(instruction.text, start) if start >= 0 else None
+    if plain is not None:
+        return int(plain.group(1))
     start, end = instruction.body.operands_span
     text = instruction.module.text[start:end].strip()
     if not text.isdecimal():

@@ -8,8 +8,11 @@ certain or its body goes to the grammar.
 
 from __future__ import annotations
 
+import bisect
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
 from hlo_cp2ag.text.lexical import bracket_end, mask
@@ -42,7 +45,21 @@ _RESULT = re.compile(
     rf"[a-z][a-z0-9]*{BLANK}*\[[^\[\]{{}}()]*\](?:{BLANK}*\{{{BLANK}*[\d:][^{{}}]*\}})?{BLANK}*(?=\{{)"
 )
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
-_HEADER_LINE = re.compile(r"(ENTRY )?(%?)([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{")
+_HEADER_LINES = re.compile(r"\n(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
+_BLANK_BEHIND = re.compile(r'\n\}(?:, execution_thread="")?\n\n(?=[^\n])')
+_THREAD_LINES = re.compile(r'\n\}, execution_thread=""(?=\n|$)')
+
+
+def _blank_lines_behind_computations(stringless: str) -> int:
+    """How many blank lines stand between two computations."""
+    return len(_BLANK_BEHIND.findall(stringless))
+
+
+def _closing_lines(stringless: str) -> int:
+    """How many lines close a computation and say nothing else but its thread."""
+    return (stringless + "\n").count("\n}\n") + len(_THREAD_LINES.findall(stringless))
+
+
 
 
 @dataclass
@@ -69,7 +86,7 @@ class ModuleOutline:
     header_attributes: list[tuple[str, Span, Span]] = field(default_factory=list)
     """Name, whole span, value span."""
     tables_span: Span | None = None
-    computations: list[ComputationOutline] = field(default_factory=list)
+    computations: list[ComputationOutline] | CertainComputations = field(default_factory=list)
     names: set[str] | None = None
     """Every instruction's name, where the certain outline has already collected them."""
     is_lone_instruction: bool = False
@@ -167,76 +184,130 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
         return None  # it may run over several lines; the scanned way says what is wrong if anything is
     if brackets.count(b"{") != brackets.count(b"}") or len(brackets) - brackets.count(b"") != 2 * brackets.count(b"{"):
         return None
-    opening = closing = -1
-    outside_from = 0
-    position = header_end
+    headers = _HEADER_LINES.findall(stringless)
+    openings = brackets.count(b"{")
+    if not openings or len(headers) != openings or _closing_lines(stringless) != openings:
+        return None
     all_names: set[str] = set()
-    expected = 0
-    for _ in range(brackets.count(b"{")):
-        opening = brackets.index(b"{", outside_from)
-        closing = brackets.index(b"}", opening)
-        body = names[opening + 1 : closing]
-        if not body or "" in body or any(names[outside_from : opening + 1]) or names[closing]:
+    expected = outside_from = blank_lines = 0
+    for number in range(openings):
+        try:
+            opening = brackets.index(b"{", outside_from)
+            closing = brackets.index(b"}", opening)
+        except ValueError:
             return None
-        computation = _certain_computation(source, position, text)
-        if computation is None:
+        body = names[opening + 1 : closing]
+        if not body or "" in body or names[opening]:
             return None
         all_names.update(body)
         expected += len(body)
         if len(all_names) != expected and len(set(body)) != len(body):
-            return None
+            return None  # a name defined twice; the scanned way says where
         expected = len(all_names)
-        found.computations.append(computation)
-        position = computation.span.end if computation.attributes_span is None else computation.attributes_span.end
+        if number:
+            # At most a blank line stands between two computations.
+            if opening - outside_from > 1:
+                return None
+            blank_lines += opening - outside_from
         outside_from = closing + 1
-    if not found.computations or any(names[outside_from:]) or text[position:].strip(" \n"):
+    if any(names[outside_from:]) or blank_lines != _blank_lines_behind_computations(stringless):
         return None
-    if not _tables_are_known(source, found, header_end):
+    computations = CertainComputations(source, header_end, headers)
+    if computations.last_end < 0 or text[computations.last_end :].strip(" \n"):
         return None
+    first = computations.outline(0)
+    if not _tables_are_known(source, found, header_end, first.span.start):
+        return None
+    found.computations = computations
     found.names = all_names
     return found
 
 
-def _certain_computation(source: SourceText, position: int, text: str) -> ComputationOutline | None:
-    """The computation that comes next after `position` in a text whose lines are certain."""
-    close = text.find("\n}", position)
-    if close < 0:
-        return None
-    start = _NOT_BLANK.search(text, position)
-    if start is None:
-        return None
-    begin = start.start()
-    if text[begin].isupper() and not text.startswith("ENTRY", begin):
-        # Tables stand before the first computation; its header is the line that ends with an opening brace.
-        brace = text.find(" {\n", begin)
-        begin = text.rfind("\n", 0, brace) + 1
-    header = _HEADER_LINE.match(text, begin)
-    if header is None or not text.startswith("\n", header.end()):
-        return None
-    name_span = Span(*header.span(3))
-    parameters = Span(header.start(4), header.end(4) - 1) if header.group(4) else None
-    end = close + 2
-    attributes = None
-    if not text.startswith("\n", end) and end != len(text):
-        line_end = text.find("\n", end)
-        attributes = Span(end, line_end if line_end >= 0 else len(text))
-        if not re.fullmatch(r', execution_thread="[^"\\\n]*"', text[attributes.start : attributes.end]):
-            return None
-    return ComputationOutline(
-        header.group(3),
-        name_span,
-        header.group(1) is not None,
-        Span(begin, end),
-        Span(header.end(), close + 1),
-        parameters,
-        attributes,
-        certain_lines=True,
-    )
+class CertainComputations(Sequence[ComputationOutline]):
+    """The computations of a text whose lines are certain, each cut out when it is asked for."""
+
+    def __init__(self, source: SourceText, header_end: int, headers: list[tuple[str, str, str]]) -> None:
+        self._source = source
+        self._header_end = header_end
+        self._headers = headers
+        text = source.text
+        closers: list[int] = []
+        position = text.find("\n}", header_end)
+        while position >= 0:
+            closers.append(position)
+            position = text.find("\n}", position + 2)
+        self._closers = closers
+        self.last_end = self._end(len(closers) - 1) if len(closers) == len(headers) else -1
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+    @overload
+    def __getitem__(self, index: int) -> ComputationOutline: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ComputationOutline]: ...
+    def __getitem__(self, index: int | slice) -> ComputationOutline | list[ComputationOutline]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.outline(index)
+
+    def names(self) -> list[str]:
+        """The computations' names in text order."""
+        return [name for _, name, _ in self._headers]
+
+    def entry_marks(self) -> list[int]:
+        """The numbers of the computations marked ENTRY."""
+        return [i for i, (mark, _, _) in enumerate(self._headers) if mark]
+
+    def parameter_texts(self) -> list[str]:
+        """What the headers say of parameters and results, strings emptied."""
+        return [parameters for _, _, parameters in self._headers if parameters]
+
+    def index_at(self, offset: int) -> int:
+        """The number of the computation that a place may be in: the first one that ends behind it."""
+        return bisect.bisect_left(self._closers, offset)
+
+    def _end(self, index: int) -> int:
+        """The offset behind a computation's closing line."""
+        text = self._source.text
+        end = text.find("\n", self._closers[index] + 2)
+        return end if end >= 0 else len(text)
+
+    def outline(self, index: int) -> ComputationOutline:
+        """One computation."""
+        text = self._source.text
+        mark, name, parameters = self._headers[index]
+        close = self._closers[index]
+        position = self._end(index - 1) if index else self._header_end
+        start = _NOT_BLANK.search(text, position)
+        assert start is not None
+        begin = start.start()
+        header_end = text.find("\n", begin)
+        while index == 0 and not text.startswith("{", header_end - 1):
+            # Tables stand before the first computation; its header is the line that ends with an opening brace.
+            begin = header_end + 1
+            header_end = text.find("\n", begin)
+        name_start = text.index(name, begin + len(mark))
+        parameters_start = name_start + len(name) + 1
+        end = close + 2
+        return ComputationOutline(
+            name,
+            Span(name_start, name_start + len(name)),
+            mark != "",
+            Span(begin, end),
+            Span(header_end, close + 1),
+            Span(parameters_start, parameters_start + len(parameters) - 1) if parameters else None,
+            Span(end, self._end(index)) if self._end(index) > end else None,
+            certain_lines=True,
+        )
 
 
-def _tables_are_known(source: SourceText, found: ModuleOutline, header_end: int) -> bool:
+def _tables_are_known(source: SourceText, found: ModuleOutline, header_end: int, first: int) -> bool:
     """Reads the tables between the header and the first computation; False if something else stands there."""
-    first = found.computations[0].span.start
     masked = mask(source.text[header_end:first], source, header_end)
     if masked.strip(" \n"):
         end = _read_tables(masked, 0)

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import re
 
-from hlo_cp2ag.ir.module import AttributeText, Computation, HloModule, Instruction, InstructionBody
+from hlo_cp2ag.ir.module import (
+    AttributeText,
+    Computation,
+    ComputationIndex,
+    HloModule,
+    Instruction,
+    InstructionBody,
+)
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import SourceText, Span
 from hlo_cp2ag.text.body import body_of_tree, cut_body, parse_rule
 from hlo_cp2ag.text.instruction_table import LineTable
 from hlo_cp2ag.text.lexical import mask, needs_mask
-from hlo_cp2ag.text.outline import ComputationOutline, outline
+from hlo_cp2ag.text.computations import LazyComputations, LazyIndex, ListIndex, computation_of
+from hlo_cp2ag.text.outline import CertainComputations, outline
 
 
 def parse(text: str, filename: str = "<string>") -> HloModule:
@@ -40,27 +48,13 @@ def parse_source(source: SourceText) -> HloModule:
     if found.is_lone_instruction:
         whole = Span(0, len(text))
         module.computations = [Computation(module, 0, "entry", Span(0, 0), False, whole, whole)]
+    elif isinstance(found.computations, CertainComputations):
+        module.computations = LazyComputations(module, found.computations)
     else:
-        module.computations = [_computation(module, i, c) for i, c in enumerate(found.computations)]
+        module.computations = [computation_of(module, i, c) for i, c in enumerate(found.computations)]
     module.instruction_names = _names_of(module) if found.names is None else found.names
     _refuse_repeated_computations(module)
     return module
-
-
-def _computation(module: HloModule, index: int, found: ComputationOutline) -> Computation:
-    return Computation(
-        module,
-        index,
-        found.name,
-        found.name_span,
-        found.is_entry_marked,
-        found.span,
-        found.body_span,
-        found.parameters_span,
-        found.attributes_span,
-        is_inline=found.is_inline,
-        certain_lines=found.certain_lines,
-    )
 
 
 def _names_of(module: HloModule) -> set[str]:
@@ -89,6 +83,8 @@ def _refuse_repeated_name(computation: Computation, names: list[str]) -> None:
 
 
 def _refuse_repeated_computations(module: HloModule) -> None:
+    if isinstance(module.computations, LazyComputations) and module.computations.are_distinct():
+        return
     seen: dict[str, Computation] = {}
     entry: Computation | None = None
     for computation in module.computations:
@@ -120,6 +116,11 @@ class Reader:
             return self._masked[span.start : span.end]
         text = source.text[span.start : span.end]
         return mask(text, source, span.start) if needs_mask(text) else text
+
+    def index_computations(self, module: HloModule) -> ComputationIndex:
+        """The means to find a module's computations."""
+        found = module.computations
+        return LazyIndex(found) if isinstance(found, LazyComputations) else ListIndex(module, list(found))
 
     def cut_computation(self, computation: Computation) -> LineTable:
         """The table of a computation's instructions. Raises HloSyntaxError."""

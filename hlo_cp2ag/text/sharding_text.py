@@ -218,7 +218,7 @@ def read_device_groups(reader: Reader) -> DeviceGroups:
     iota = read_iota(reader)
     if len(shape) != 2:
         reader.fail("expects the number of groups and of devices in each", start)
-    return IotaReplicaGroups((shape[0], shape[1]), iota.reshape_dims, iota.transpose)
+    return IotaReplicaGroups((shape[0], shape[1]), iota.reshape_dims, iota.transpose[: len(iota.reshape_dims)])
 
 
 # ---- shardings -------------------------------------------------------------------------------------------------------
@@ -310,12 +310,14 @@ def _read_one(reader: Reader) -> Sharding:
                 reader.fail("devices both written out and as an iota", start)
         elif len(devices) <= 1:
             reader.fail("a tiled sharding has more than one device", start)
+        elif prod(tile_dims) < 0:
+            reader.fail("a negative number of tiles", start)
     reader.advance()
     if found == "maximal":
         return Sharding(found, device=devices[0], shard_group=shard_group, metadata=tuple(metadata))
     if found != "tiled":
         return Sharding(found, shard_group=shard_group, metadata=tuple(metadata))
-    return Sharding(
+    sharding = Sharding(
         found,
         tile_dims=tile_dims,
         devices=Iota(iota_dims, iota_order) if iota_dims else _exactly(devices, tile_dims),
@@ -323,6 +325,11 @@ def _read_one(reader: Reader) -> Sharding:
         shard_group=shard_group,
         metadata=tuple(metadata),
     )
+    try:
+        sharding.canonical()
+    except ValueError as error:
+        reader.fail(str(error), start)
+    return sharding
 
 
 def _read_more_iota(reader: Reader, before: int) -> Iota:
@@ -342,9 +349,9 @@ def _read_more_iota(reader: Reader, before: int) -> Iota:
 def _exactly(devices: list[int], tile_dims: tuple[int, ...]) -> tuple[int, ...]:
     """As many devices as tiles; XLA fills up with zeros and drops what is too much."""
     count = prod(tile_dims)
-    if 0 <= count < len(devices):
-        return tuple(devices[:count])
-    return tuple(devices + [0] * (count - len(devices)) if count < 1 << 20 else devices)
+    if not 0 <= count < 1 << 24:
+        return tuple(devices)
+    return tuple(devices[:count] + [0] * (count - len(devices)))
 
 
 def _read_tile_kind(reader: Reader) -> str:

@@ -274,7 +274,7 @@ def _computation_layout(reader: Reader) -> ComputationLayout:
     return ComputationLayout(tuple(parameters), result)
 
 
-_LITERAL_PIECE = re.compile(r"[^{}()\"' \t\r\n,]+|[{}()]|[ \t\r\n,]+")
+_LITERAL_PIECE = re.compile(r"[^{}()\"' \t\r\n,]+|[{}(),]|[ \t\r\n]+")
 
 
 def _typed_literal(reader: Reader) -> TypedLiteral:
@@ -296,7 +296,7 @@ def _typed_literal(reader: Reader) -> TypedLiteral:
         if match is None:
             reader.fail("expects a literal", position)
         piece = match[0]
-        if depth == 0 and (piece in "})" or piece[0] in " \t\r\n,"):
+        if depth == 0 and (piece in "})" or piece[0] in " \t\r\n"):
             reader.fail("expects a literal", position)
         position = match.end()
         depth += 1 if piece in "{(" else -1 if piece in "})" else 0

@@ -15,18 +15,20 @@ from hlo_cp2ag.ir.shape import (
     element_bits,
     is_complex,
     is_floating,
-    is_integer,
 )
 
 from . import collectives, control, elementwise
 from .arrays import compatible_but_for_precision, is_scalar, same_sizes, sizes_agree, text
+from .check_called import check_scan, check_sort
 from .element_types import bitcast_dimensions, is_number, same_but_for_precision
 from .infer import RULES, infer_shape, make_query
 from .query import Called, Query
 
-EXACT = frozenset(
-    ("add-dependency", "after-all", "all-reduce-done", "call", "conditional", "fusion", "get-tuple-element", "opt-barrier")
-) | frozenset(("async-done", "async-update", "copy-done", "copy-start", "outfeed", "recv-done", "send", "send-done", "tuple", "while"))
+EXACT = frozenset((
+    *("add-dependency", "after-all", "all-reduce-done", "async-done", "async-update", "call", "conditional"),
+    *("copy-done", "copy-start", "fusion", "get-tuple-element", "opt-barrier", "outfeed", "recv-done", "send"),
+    *("send-done", "tuple", "while"),
+))
 """Opcodes that pass values on: their result has the inferred element types exactly.
 
 All others may state another floating-point type than the operands' (XLA's verifier runs with mixed precision allowed).
@@ -56,6 +58,8 @@ def check_shape(
         return
     if opcode not in RULES:
         return
+    if opcode in _CALLED:
+        _CALLED[opcode](query)
     inferred = infer_shape(opcode, operand_shapes, attributes, called, group_size=group_size)
     expect(query, stated, inferred)
     if opcode in elementwise.UNARY or opcode in elementwise.BINARY:
@@ -146,7 +150,30 @@ def _broadcast(query: Query, stated: Shape) -> None:
     for size, place in zip(operand.dimensions, places, strict=True):
         query.dimension_in(place, result, "the result dimension")
         if not sizes_agree(size, result.dimensions[place]):
-            query.refuse(f"dimension {place} of {text(result)} has not the size {size} that it gets from {text(operand)}")
+            query.refuse(f"dimension {place} of {text(result)} gets the size {size} from {text(operand)}")
+
+
+def _product(query: Query, stated: Shape) -> None:
+    """Sizes follow; in which element type the products are added up is free."""
+    inferred, result = RULES[query.opcode](query), _array(query, stated)
+    assert isinstance(inferred, ArrayShape)
+    expect(query, result, replace(inferred, element_type=result.element_type))
+
+
+def _scaled_dot(query: Query, stated: Shape) -> None:
+    """(left, right, left scale, right scale), each scale with sizes that divide its operand's.
+
+    XLA's parser infers from operands 0 and 2 where the shape is left out; its verifier takes operands 0 and 1.
+    """
+    if len(query.operands) != 4:
+        query.refuse(f"takes four operands, it has {len(query.operands)}")
+    _product(replace(query, opcode="dot", operands=query.operands[:2]), stated)
+    for i in range(2):
+        operand, scale = query.array(i), query.array(i + 2)
+        if operand.rank != scale.rank or any(
+            not small or large % small for small, large in zip(scale.dimensions, operand.dimensions, strict=True)
+        ):
+            query.refuse(f"the scale {text(scale)} does not divide the operand {text(operand)}")
 
 
 def _iota(query: Query, stated: Shape) -> None:
@@ -192,6 +219,19 @@ def _rng_bit_generator(query: Query, stated: Shape) -> None:
 def _rng_state(query: Query, stated: Shape) -> None:
     if stated.to_text(layout=False) != "u64[2]":
         query.refuse(f"the result is u64[2], the shape stated is {text(stated)}")
+
+
+def _add_dependency(query: Query, stated: Shape) -> None:
+    expect(query, stated, query.operands[0])
+    if query.operands[1] != control.TOKEN:
+        query.refuse(f"operand 1 has to be token[], it is {text(query.operands[1])}")
+
+
+def _outfeed(query: Query, stated: Shape) -> None:
+    expect(query, stated, control.TOKEN)
+    sent = query.attributes.get("outfeed_shape", query.operands[0])
+    if not isinstance(sent, (ArrayShape, TupleShape, BufferShape)) or not compatible(sent, query.operands[0]):
+        query.refuse(f"outfeed_shape is not the shape of the operand {text(query.operands[0])}")
 
 
 def _infeed(query: Query, stated: Shape) -> None:
@@ -247,10 +287,14 @@ _SPECIAL: Mapping[str, Callable[[Query, Shape], None]] = {
     "dynamic-reshape": _dynamic_reshape,
     "broadcast": _broadcast,
     "iota": _iota,
+    **dict.fromkeys(("dot", "ragged-dot", "convolution"), _product),
+    "scaled-dot": _scaled_dot,
     "stochastic-convert": _stochastic_convert,
     "rng": _rng,
     "rng-bit-generator": _rng_bit_generator,
     "rng-get-and-update-state": _rng_state,
+    "add-dependency": _add_dependency,
+    "outfeed": _outfeed,
     "infeed": _infeed,
     "recv": _recv,
     "collective-permute-start": _permute_start,
@@ -259,3 +303,5 @@ _SPECIAL: Mapping[str, Callable[[Query, Shape], None]] = {
     "all-gather-start": _resized,
     "reduce-scatter": _resized,
 }
+
+_CALLED: Mapping[str, Callable[[Query], None]] = {"sort": check_sort, "scan": check_scan}

@@ -12,15 +12,23 @@ from .query import Query
 
 
 def group_size(query: Query) -> int | None:
-    """How many devices exchange data; None where `replica_groups={}` leaves it to a grid that nobody told."""
+    """How many devices exchange data, if the caller or the text says it.
+
+    The text does not where `replica_groups={}` means the whole grid, nor where groups of replicas stand for all their
+    partitions: all-gather, all-reduce and reduce-scatter with a channel and without `use_global_device_ids`.
+    """
+    if query.group_size is not None:
+        return query.group_size
+    joins_partitions = query.opcode not in ("all-to-all", "collective-broadcast", "ragged-all-to-all")
+    if joins_partitions and "channel_id" in query.attributes and not query.attributes.get("use_global_device_ids"):
+        return None
     groups = query.attributes.get("replica_groups")
     if isinstance(groups, IotaReplicaGroups):
         return groups.shape[1]
     if isinstance(groups, (ReplicaGroupList, MeshReplicaGroups)):
         lists = groups.to_groups()
-        if lists:
-            return len(lists[0])
-    return query.group_size
+        return len(lists[0]) if lists else None
+    return None
 
 
 def known_group_size(query: Query) -> int:

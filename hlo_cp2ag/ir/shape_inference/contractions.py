@@ -19,7 +19,7 @@ def dot(query: Query) -> Shape:
 
 
 def scaled_dot(query: Query) -> Shape:
-    """`dot` of operands 0 and 2; operands 1 and 3 are their scales, of which inference asks nothing."""
+    """`dot` of operands 0 and 2, which is what XLA's parser infers from, though the scales are operands 2 and 3."""
     return _dot(query, query.array(0), query.array(2))
 
 
@@ -92,8 +92,9 @@ def ragged_dot(query: Query) -> Shape:
         query.dimension_in(dimension, right, "the rhs group dimension")
         if dimension in right_batch + right_contracting:
             query.refuse(f"the rhs group dimension {dimension} is a batch or contracting dimension")
-    if len(group_dims) != (1 if ragged in free else 0):
-        query.refuse(f"has {len(group_dims)} rhs group dimensions, the ragged dimension {ragged} asks for another number")
+    wanted_dims = 1 if ragged in free else 0
+    if len(group_dims) != wanted_dims:
+        query.refuse(f"has {len(group_dims)} rhs group dimensions, the ragged dimension {ragged} needs {wanted_dims}")
     if group_dims and not sizes_agree(groups, right.dimensions[group_dims[0]]):
         query.refuse(f"there are {groups} groups, {text(right)} has {right.dimensions[group_dims[0]]}")
     dimensions, dynamic = _dot_dimensions(query, left, right, group_dims)

@@ -35,12 +35,13 @@ from .query import Query
 
 FLOATING = ("ceil", "cbrt", "erf", "floor", "round-nearest-afz", "round-nearest-even", "is-finite")
 FLOATING_OR_COMPLEX = (
-    *("acos", "acosh", "asin", "asinh", "atanh", "cosine", "cosh", "exponential", "exponential-minus-one", "imag", "log"),
-    *("log-plus-one", "logistic", "real", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh"),
+    *("acos", "acosh", "asin", "asinh", "atanh", "cosine", "cosh", "exponential", "exponential-minus-one", "imag"),
+    *("log", "log-plus-one", "logistic", "real", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh"),
 )
 INTEGER = ("count-leading-zeros", "popcnt")
 ARITHMETIC = (
-    *("atan2", "divide", "power", "remainder", "shift-left", "shift-right-arithmetic", "shift-right-logical", "subtract"),
+    *("atan2", "divide", "power", "remainder", "shift-left", "shift-right-arithmetic", "shift-right-logical"),
+    "subtract",
 )
 ANYTHING = ("add", "compare", "maximum", "minimum", "mulhi", "multiply")
 BITWISE = ("and", "or", "xor")
@@ -72,7 +73,7 @@ def unary(query: Query) -> Shape:
         query.refuse(f"takes {words} elements, the operand is {text(operand)}")
     if query.opcode == "is-finite":
         return with_element_type(operand, "pred")
-    if query.opcode in ("abs", "real", "imag"):
+    if query.opcode in ("abs", "real", "imag") and is_complex(operand.element_type):
         return with_element_type(operand, component_type(operand.element_type))
     return operand
 

@@ -91,7 +91,7 @@ def scatter(query: Query) -> Shape:
 
 
 def _index_dimensions(query: Query, indices: ArrayShape) -> tuple[tuple[int, ...], tuple[bool, ...], int]:
-    """The indices' sizes and flags, with a dimension of 1 appended if the index vectors are scalars; their dimension."""
+    """The indices' sizes and flags, with a size of 1 appended if index vectors are scalars; the vectors' dimension."""
     if not is_integer(indices.element_type):
         query.refuse(f"the indices have to be integers, they are {text(indices)}")
     vector_dim = query.integer("index_vector_dim")

@@ -11,8 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hlo_cp2ag.ir.shape import Shape
 
-from . import batch_norm, collectives, contractions, control, elementwise, gather_scatter, linear_algebra
-from . import movement, reductions
+from . import (
+    batch_norm,
+    collectives,
+    contractions,
+    control,
+    elementwise,
+    gather_scatter,
+    linear_algebra,
+    movement,
+    reductions,
+)
 from .arrays import with_layouts
 from .errors import ShapeInferenceError
 from .query import Called, Query
@@ -140,7 +149,7 @@ def infer_shape(
 
     `attributes` holds typed values (`hlo_cp2ag.ir.attributes`) by name; `called` the parameter and result shapes of
     computations, by the attribute that names them (`to_apply`, `branch_computations[0]`). `group_size` is the number of
-    devices in a collective's group, needed only where `replica_groups={}` does not say it.
+    devices that exchange data in a collective; without it, what the text says of it counts.
 
     Layouts left out in operands count as row-major, and the result's layout is always explicit, as in XLA's print.
     Which opcodes may leave their shape out in text is another question (`hlo_cp2ag.text.opcodes`): this infers more.

@@ -37,7 +37,7 @@ class Query:
     attributes: Mapping[str, object]
     called: Called
     group_size: int | None = None
-    """How many devices a collective's group has, where its attributes do not say (`replica_groups={}`)."""
+    """How many devices exchange data in a collective, if the caller knows the grid."""
 
     def refuse(self, why: str) -> NoReturn:
         """Raise ShapeInferenceError."""

@@ -1,0 +1,88 @@
+"""What the checker knows while it walks a module in text order: computations so far, and the names of the one at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hlo_cp2ag.ir.module import Computation, HloModule
+from hlo_cp2ag.ir.shape import Shape
+from hlo_cp2ag.ir.source import HloSyntaxError
+
+
+@dataclass(frozen=True)
+class Program:
+    """A checked computation, seen from outside."""
+
+    parameters: tuple[Shape, ...]
+    result: Shape
+    root_opcode: str
+    identity: int
+    """A number of its own, since inline computations have no name."""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class AsyncChain:
+    """What an async-start passes on to the updates and the done that follow it."""
+
+    program: Program
+    thread: str
+    is_done: bool = False
+
+
+@dataclass
+class Scope:
+    """The instructions of one computation, as far as they are checked."""
+
+    computation: Computation
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    """By name; what a later operand is held against."""
+    parameters: dict[int, Shape] = field(default_factory=dict)
+    is_lone: bool = False
+    """Whether the text is one bare instruction: names that are not there become parameters."""
+    root: str | None = None
+    """The name marked ROOT so far."""
+    last: str = ""
+    """The name of the instruction that was added last."""
+    chains: dict[str, AsyncChain] = field(default_factory=dict)
+    channels: dict[str, int | None] = field(default_factory=dict)
+    """The channel_id, or none, of every instruction that could have one."""
+    opcodes: dict[str, str] = field(default_factory=dict)
+    """The opcodes of instructions that could be a root: asked for when an async chain names what it wraps."""
+
+
+class State:
+    """The module and everything that its text has defined so far."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.source = module.source
+        self.programs: dict[str, Program] = {}
+        self.inline = {c.span.start: c for c in module.computations if c.is_inline}
+        self.async_starts: dict[int, tuple[str, int]] = {}
+        """For each computation that an async-start calls: its name, and where the first one calls it."""
+        self.second_async_start: tuple[str, int] | None = None
+        self.anonymous: dict[str, int] = {}
+        self._made = 0
+
+    def error(self, offset: int, message: str, hint: str = "") -> HloSyntaxError:
+        """The exception for something wrong at an offset, to be raised by the caller."""
+        return self.source.error(offset, message, hint=hint)
+
+    def next_identity(self) -> int:
+        """A number that no other computation has."""
+        self._made += 1
+        return self._made
+
+    def anonymous_name(self, opcode: str) -> str:
+        """The name that XLA gives an instruction written in place of an operand: `add.anon`, `add.anon.1`."""
+        count = self.anonymous.get(opcode, 0)
+        self.anonymous[opcode] = count + 1
+        return f"{opcode}.anon.{count}" if count else f"{opcode}.anon"
+
+    def note_async_start(self, program: Program, offset: int) -> None:
+        """Counts who calls a computation asynchronously: XLA allows one for each computation."""
+        if program.identity not in self.async_starts:
+            self.async_starts[program.identity] = (program.name, offset)
+        elif self.second_async_start is None:
+            self.second_async_start = (program.name, offset)
