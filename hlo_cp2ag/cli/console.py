@@ -59,9 +59,9 @@ def error(problem: HloError) -> None:
         say(diagnostic if isinstance(diagnostic, str) else diagnostic.render(), "error")
 
 
-def warning(message: Diagnostic | str) -> None:
+def warning(message: Diagnostic) -> None:
     """A warning as one line, `file:line:column: warning: what`."""
-    say(message if isinstance(message, str) else message.header(), "warning")
+    say(message.header(), "warning")
 
 
 def summary(text: str) -> None:

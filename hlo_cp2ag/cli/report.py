@@ -8,7 +8,6 @@ from typing import Any
 
 from hlo_cp2ag import __version__
 from hlo_cp2ag.cli.files import shown
-from hlo_cp2ag.ir.source import Diagnostic
 from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, Site
 
 
@@ -47,7 +46,7 @@ def _module(result: RewriteResult, platform_version: str) -> dict[str, Any]:
         },
         "summary": {"permutes": len(result.sites), "rewritten": len(result.rewritten), "left": len(result.left)},
         "permutes": [_site(site, result) for site in result.sites],
-        "warnings": [w.header() if isinstance(w, Diagnostic) else w for w in result.warnings],
+        "warnings": [warning.header() for warning in result.warnings],
     }
 
 
@@ -59,8 +58,8 @@ def _site(site: Site, result: RewriteResult) -> dict[str, Any]:
         "name": permute.name,
         "opcode": permute.opcode,
         "computation": permute.computation.name,
-        "line": site.line,
-        "column": site.column,
+        "line": site.position.line,
+        "column": site.position.column,
         "pairs": [list(pair) for pair in site.pairs],
         "pairs_name": site.axis + "s",
         "gate_predicate": site.gate_predicate,

@@ -1,7 +1,8 @@
 """Attribute values with structure: windows, slices, aliases and the like. Each prints itself as XLA prints it.
 
 Plain values stay plain: names and words are `str`, lists of integers `tuple[int, ...]`, source-target pairs
-`tuple[tuple[int, int], ...]`. Device groups, shardings and metadata have modules of their own, whose names are here too.
+`tuple[tuple[int, int], ...]`. Device groups, shardings and metadata have modules of their own; their names are here
+as well.
 """
 
 from __future__ import annotations

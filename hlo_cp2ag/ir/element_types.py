@@ -81,9 +81,9 @@ FLOAT_FORMATS: dict[str, FloatFormat] = {
     "f8e5m2fnuz": FloatFormat(61440.0, 0, 2),
     "f8e8m0fnu": FloatFormat(float.fromhex("0x1.8p+127"), 0, 2),
     # These have no infinity; what is too large becomes their largest number.
-    "f4e2m1fn": FloatFormat(float("inf"), 0, 3),
+    "f4e2m1fn": FloatFormat(float("inf"), 0, 2),
     "f6e2m3fn": FloatFormat(float("inf"), 0, 3),
-    "f6e3m2fn": FloatFormat(float("inf"), 0, 3),
+    "f6e3m2fn": FloatFormat(float("inf"), 0, 2),
 }
 """The real floating-point types. A complex number's parts must not pass the largest number at all: `COMPLEX_LIMITS`."""
 

@@ -93,62 +93,60 @@ def _array(words: ArrayWords, shape: ArrayShape) -> np.ndarray[Any, Any]:
     import numpy as np
 
     element_type = shape.element_type
-    flat = _values(list(words.words), element_type)
+    flat = _values(words, element_type)
     missing = max(0, shape.element_count - flat.size)
     if missing:
         flat = np.concatenate([flat, np.zeros(missing, flat.dtype)])
     return flat.reshape(shape.dimensions)
 
 
-def _values(words: list[str], element_type: str) -> np.ndarray[Any, Any]:
+def _values(words: ArrayWords, element_type: str) -> np.ndarray[Any, Any]:
     import numpy as np
 
     dtype = dtype_of(element_type)
     if element_type == "pred":
         truth = {"true": True, "1": True, "false": False, "0": False}
-        return np.array([truth[word] if word in truth else int(word) != 0 for word in words], dtype)
+        return np.array([truth[word] if word in truth else int(word) != 0 for word in words.words], dtype)
     if element_type[0] in "su":
-        wide = np.uint64 if element_type == "u64" else np.int64
-        return np.array(list(map(int, words)), wide).astype(dtype)
+        numbers = words.numbers if words.numbers is not None else list(map(int, words.words))
+        return np.array(numbers, np.uint64 if element_type == "u64" else np.int64).astype(dtype)
     if is_complex(element_type):
-        return _floats(words, complex_part(element_type), imaginary_payloads_may_overflow=True).view(dtype)
+        return _floats(words, complex_part(element_type)).view(dtype)
     return _floats(words, element_type)
 
 
-def _floats(
-    words: list[str], element_type: str, *, imaginary_payloads_may_overflow: bool = False
-) -> np.ndarray[Any, Any]:
+def _floats(words: ArrayWords, element_type: str) -> np.ndarray[Any, Any]:
     import numpy as np
 
     dtype = dtype_of(element_type)
-    payloads: dict[int, int] = {}
-    try:
-        doubles = np.array(list(map(float, words)), np.float64)
-    except ValueError:  # float knows no nan(0x7f)
-        for i, word in enumerate(words):
-            if "(" in word:
-                payloads[i] = int(word.partition("(")[2].rstrip(")"), 16)
-        doubles = np.array([float(word.partition("(")[0]) for word in words], np.float64)
+    numbers = words.numbers
+    if numbers is None:  # float knows no nan(0x7f)
+        numbers = [float(word.partition("(")[0]) for word in words.words]
+    doubles = np.array(numbers, np.float64)
+    result: np.ndarray[Any, Any]
     with np.errstate(all="ignore"):
         if element_type == "f64":
-            result = doubles
+            result = doubles.copy()
         elif element_type in ("f32", "f16", "bf16"):
             result = doubles.astype(np.float32).astype(dtype)
         else:
             result = _rounded_to_odd(doubles).astype(dtype)
-    nans = np.isnan(doubles)
     bits = FLOAT_FORMATS[element_type].payload_bits
-    if bits and nans.any():
-        raw = result.view(f"u{dtype.itemsize}")
-        width = 8 * dtype.itemsize
-        quiet = 1 << (bits - 1)
-        for i in np.flatnonzero(nans).tolist():
-            payload = payloads.get(i, quiet)
-            if payload == 1 << 51 or payload >= 1 << bits:
-                payload = quiet
-            sign = 1 << (width - 1) if words[i][0] == "-" else 0
-            raw[i] = sign | (1 << (width - 1)) - (1 << bits) | payload
+    nans = np.flatnonzero(np.isnan(doubles)).tolist() if bits else []
+    raw = result.view(f"u{dtype.itemsize}")
+    for i in nans:
+        raw[i] = _nan_bits(words.words[i], bits, 8 * dtype.itemsize)
     return result
+
+
+def _nan_bits(word: str, payload_bits: int, width: int) -> int:
+    """The pattern of a NaN; a payload that does not fit, which XLA lets pass in imaginary parts, is dropped."""
+    payload = quiet = 1 << (payload_bits - 1)
+    if "(" in word:
+        payload = int(word.partition("(")[2].rstrip(")"), 16)
+        payload = payload if payload < 1 << payload_bits else quiet
+    sign = 1 << (width - 1) if word[0] == "-" else 0
+    return sign | ((1 << (width - 1)) - (1 << payload_bits)) | payload
 
 
 def _rounded_to_odd(doubles: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

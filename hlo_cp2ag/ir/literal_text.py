@@ -25,13 +25,15 @@ class LiteralTextError(ValueError):
 
 
 class ArrayWords(NamedTuple):
-    """An array's elements as words, row-major; a complex number is two. `[]` with `elided` for `{...}`.
+    """An array's elements as words, row-major; a complex number is two. None at all if the text says `{...}`.
 
     There are fewer words than elements where the text has one word for a whole array: XLA sets the first element.
     """
 
     words: Sequence[str]
     elided: bool = False
+    numbers: Sequence[float] | None = None
+    """The words' values, if they had to be read to judge them; integers as `int`."""
 
 
 def _fail(message: str, offset: int) -> NoReturn:
@@ -40,27 +42,21 @@ def _fail(message: str, offset: int) -> NoReturn:
 
 # ---- the fast way ----------------------------------------------------------------------------------------------------
 
-_BLANKS = b" \t\r\n"
-_NOT_SKELETON = bytes(set(range(256)) - set(b"{}(),"))
-_CLASSES = bytes(c if c in b"{}()," else ord("v") for c in range(256))
-_TOUCHING = re.compile(r"[^\s,{}()][ \t\r\n]+[^\s,{}()]")
-_INTEGERS = re.compile(r"-?\d+(?:,-?\d+)*", re.ASCII)
-_PREDICATES = re.compile(r"(?:true|false|-?\d+)(?:,(?:true|false|-?\d+))*", re.ASCII)
+_CLASSES = bytes(c if c in b"{}()," else ord(" ") if c in b" \t\r\n" else ord("v") for c in range(256))
+"""A character's part in a literal: a mark, a blank, or of a word."""
+_INTEGER_CHARACTERS = b"0123456789-"
+_FLOAT_CHARACTERS = b"0123456789-+.eE"
 _FLOAT = r"(?:-?(?:\d+(?:\.\d*)?(?:[eE][+\-]?\d+)?|inf|nan)|-\.\d+(?:[eE][+\-]?\d+)?)"
 _FLOATS = re.compile(rf"{_FLOAT}(?:,{_FLOAT})*", re.ASCII)
-_MAY_OVERFLOW = re.compile(r"[eE]\+?\d*[3-9]\d|[eE]\+?\d{3}|\d{19}", re.ASCII)
-"""Numbers near or past the limits of f32 and of 64-bit integers: only a text that has one is looked at by value."""
-_HUGE_INTEGER = re.compile(r"(?<![\d.+])(?<![eE]-)-?\d{19,}(?![\d.eE])", re.ASCII)
-_HUGE = re.compile(r"\d{400}", re.ASCII)
+_HUGE_INTEGER = re.compile(r"(?<![^,])-?\d{19,}(?![^,])", re.ASCII)
+_INFINITY = float("inf")
 
 
-def _skeleton(dimensions: tuple[int, ...], element: str) -> str:
+def _skeleton(dimensions: tuple[int, ...], element: bytes) -> bytes:
+    """The marks of a literal with a comma between any two elements: `{{,},{,}}`."""
     text = element
-    for number, size in enumerate(reversed(dimensions)):
-        if number == 0:
-            text = "{" + ",".join([text] * size) + "}" if text else "{" + "," * (size - 1) + "}"
-        else:
-            text = "{" + ((text + ",") * size)[:-1] + "}"
+    for size in reversed(dimensions):
+        text = b"{" + b",".join([text] * size) + b"}"
     return text
 
 
@@ -69,51 +65,58 @@ def _cut(text: str, shape: ArrayShape) -> ArrayWords | None:
     element_type, count = shape.element_type, shape.element_count
     if count > len(text) or min(shape.dimensions, default=0) < 0 or not text.isascii():
         return None
-    if _TOUCHING.search(text):
+    raw = text.encode("ascii")
+    classes = raw.translate(_CLASSES)
+    while b"  " in classes:
+        classes = classes.replace(b"  ", b" ")
+    marks = classes.translate(None, b" ")
+    if b"v v" in classes or any(wrong in marks for wrong in (b"v{", b"}v", b"v(", b")v")):
         return None
-    compact = text.encode("ascii").translate(None, _BLANKS)
-    if compact == b"{...}" and shape.rank:
+    flat = raw.translate(None, b" \t\r\n{}()")
+    if flat == b"..." and marks == b"{vvv}" and shape.rank:
         return ArrayWords((), count > 0)
     complex_ = is_complex(element_type)
-    if compact.translate(None, _NOT_SKELETON) != _skeleton(shape.dimensions, "(,)" if complex_ else "").encode():
+    if marks.translate(None, b"v") != _skeleton(shape.dimensions, b"(,)" if complex_ else b""):
         return None
-    classes = compact.translate(_CLASSES)
-    if any(wrong in classes for wrong in (b"v{", b"}v", b"v(", b")v")):
-        return None
-    flat = compact.translate(None, b"{}()").decode("ascii")
     if not count:
-        return ArrayWords(()) if not flat.strip(",") else None
-    return _checked(flat, element_type, count * (2 if complex_ else 1))
+        return ArrayWords((), False, ()) if not flat.strip(b",") else None
+    return _checked(flat, element_type)
 
 
-def _checked(flat: str, element_type: str, count: int) -> ArrayWords | None:
+def _checked(flat: bytes, element_type: str) -> ArrayWords | None:
     """The words of a list whose every word is one that the type takes; None if some is not, or hard to tell."""
-    if _HUGE.search(flat):
-        return None
+    words = flat.decode("ascii").split(",")
     if element_type == "pred":
-        fits = _PREDICATES.fullmatch(flat) and not _HUGE_INTEGER.search(flat)
-        return ArrayWords(flat.split(",")) if fits else None
-    if is_integer(element_type):
-        if not _INTEGERS.fullmatch(flat):
+        return ArrayWords(words) if {"0", "1", "true", "false"}.issuperset(words) else None
+    try:
+        if is_integer(element_type):
+            if flat.translate(None, _INTEGER_CHARACTERS + b","):
+                return None
+            integers = list(map(int, words))
+            low, high = integer_range(element_type)
+            return ArrayWords(words, False, integers) if min(integers) >= low and max(integers) <= high else None
+        return _checked_floats(flat, words, element_type)
+    except ValueError:
+        return None
+
+
+def _checked_floats(flat: bytes, words: list[str], element_type: str) -> ArrayWords | None:
+    if flat.translate(None, _FLOAT_CHARACTERS + b","):  # infinities, NaNs, or worse
+        if not _FLOATS.fullmatch(flat.decode("ascii")):
             return None
-        words = flat.split(",")
-        low, high = integer_range(element_type)
-        values = list(map(int, words))
-        return ArrayWords(words) if min(values) >= low and max(values) <= high else None
-    if not _FLOATS.fullmatch(flat):
-        return None
-    words = flat.split(",")
-    if element_type in ("f32", "f64", "c64", "c128") and not _MAY_OVERFLOW.search(flat):
-        return ArrayWords(words)
-    if _HUGE_INTEGER.search(flat):
-        return None
+        numbers = list(map(float, words))
+        finite = [number for number, word in zip(numbers, words, strict=True) if word[-1] not in "fn"] or [1.0]
+    else:
+        if flat[:1] in b"+." or b",+" in flat or b",." in flat:  # no number for XLA, though one for Python
+            return None
+        finite = numbers = list(map(float, words))
+    low, high = min(finite), max(finite)
     limit = COMPLEX_LIMITS.get(element_type) or FLOAT_FORMATS[element_type].limit
-    numbers = [float(word) for word in words if word[-1] not in "fn"] if "n" in flat else list(map(float, words))
-    if numbers and not (max(numbers) < limit and min(numbers) > -limit):
+    if not (-limit < low and high < limit) or (element_type == "f8e8m0fnu" and low <= 0):
         return None
-    if element_type == "f8e8m0fnu" and numbers and min(numbers) <= 0:
+    if (high >= 1 << 62 or low <= -1 << 62) and _HUGE_INTEGER.search(flat.decode("ascii")):
         return None
-    return ArrayWords(words)
+    return ArrayWords(words, False, numbers)
 
 
 # ---- the slow way ----------------------------------------------------------------------------------------------------
@@ -172,7 +175,7 @@ class _Walker:
             word = word if value < 1 << 63 else str(value - (1 << 64))
         elif kind not in ("decimal", "inf"):
             _fail("expects a number", self.start)
-        elif kind == "decimal" and word.lstrip("-")[0] != "n" and float(word) in (float("inf"), float("-inf")):
+        elif kind == "decimal" and word.lstrip("-")[0] != "n" and abs(float(word)) == _INFINITY:
             _fail("a number past 64 bits", self.start)
         self.advance()
         return word

@@ -89,6 +89,9 @@ class ComputationIndex(Protocol):
     def entry(self) -> Computation:
         """The computation marked ENTRY, else the last one."""
 
+    def inline(self) -> list[Computation]:
+        """The computations that are written out inside an instruction, inner ones first."""
+
     def parameter_texts(self) -> list[str]:
         """What the headers say of parameters and results."""
 
@@ -313,6 +316,11 @@ class HloModule:
         """The innermost computation whose body holds a place of the text."""
         return self._index.at(offset)
 
+    @property
+    def inline_computations(self) -> list[Computation]:
+        """The computations that are written out inside an instruction, inner ones first."""
+        return self._index.inline()
+
     def header_parameter_texts(self) -> list[str]:
         """What the computations' headers say of parameters and results."""
         return self._index.parameter_texts()
@@ -323,6 +331,10 @@ class HloModule:
             if attribute.name == name:
                 return attribute
         return None
+
+    def header_error(self, message: str, hint: str = "") -> Exception:
+        """The exception for something wrong with the module as a whole, to be raised by the caller."""
+        return self.source.error(self.header_span.start if self.header_span is not None else 0, message, hint=hint)
 
     def instructions(self) -> Iterator[Instruction]:
         """All instructions of all computations in text order."""

@@ -7,7 +7,7 @@ result of another permute that is replaced in the same run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,8 +16,9 @@ from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import Span
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
-_CHANNEL_ID = re.compile(r"(?<![\w.\-])channel_id=[ \t\r\n]*(\d+)")
-_STEM = re.compile(r"[A-Za-z_][A-Za-z_]*")
+_CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d+)")
+_STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
 
 @dataclass(frozen=True)
@@ -183,14 +184,10 @@ class Rewriter:
 
     def _use_edits(self, computation: Computation, names: dict[str, str]) -> Iterable[Edit]:
         """The edits of every use of the renamed instructions in one computation."""
-        text = self.module.text
         table = computation.table
-        uses = use_pattern(names)
         seen: set[int] = set()
-        for match in uses.finditer(text, computation.body_span.start, computation.body_span.end):
-            if match.group(1) not in names and match.group(1).rstrip(":") not in names:
-                continue
-            index = table.index_at(match.start())
+        for offset in mentions(self.module.text, computation.body_span, names):
+            index = table.index_at(offset)
             if index in seen or index < 0:
                 continue
             seen.add(index)
@@ -218,16 +215,22 @@ def _operand_edits(operand: object, names: dict[str, str]) -> Iterable[Edit]:
             pending.extend(nested.operands)
 
 
-def use_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for every name that begins like one of these; group 1 is the whole name.
+def mentions(text: str, span: Span, names: Collection[str]) -> list[int]:
+    """The offsets in `span` at which one of these names stands, in whatever role.
 
-    The stems are few where the names are many, and one pass over the text finds them all.
+    Names that begin alike are found in one pass over the text: where there are thousands of them, their stems are few.
     """
     stems: set[str] = set()
     for name in names:
         match = _STEM.match(name)
         stems.add(match.group() if match else name)
-    return re.compile(rf"(?<![\w.\-])((?:{'|'.join(sorted(map(re.escape, stems)))})[\w.\-]*)")
+    offsets: list[int] = []
+    for stem in sorted(stems):
+        for match in re.compile(rf"{re.escape(stem)}[\w.\-]*:?").finditer(text, span.start, span.end):
+            name = match.group()
+            if text[match.start() - 1] not in _NAME_CHARACTERS and (name in names or name.rstrip(":") in names):
+                offsets.append(match.start())
+    return sorted(offsets) if len(stems) > 1 else offsets
 
 
 def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:
@@ -247,7 +250,7 @@ def largest_channel_id(module: HloModule) -> int:
     largest = 0
     for match in _CHANNEL_ID.finditer(text):
         value = int(match.group(1))
-        if value > largest and not _inside_string(module, match.start()):
+        if value > largest and text[match.start() - 1] not in _NAME_CHARACTERS and not _inside_string(module, match.start()):
             largest = value
     return largest
 

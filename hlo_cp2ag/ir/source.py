@@ -30,7 +30,7 @@ class Position(NamedTuple):
 class SourceText:
     """A module's text with its name; knows lines and columns."""
 
-    __slots__ = ("_anchor", "_old_line_ends", "filename", "first_line", "text")
+    __slots__ = ("_anchor", "_has_returns", "_starts", "filename", "first_line", "text")
 
     def __init__(self, text: str, filename: str = "<string>", first_line: int = 1) -> None:
         """`first_line` is the number of the text's first line, for a part of a split file."""
@@ -39,11 +39,14 @@ class SourceText:
         self.first_line = first_line
         # Lines are counted from the last place that was asked for: reports ask in text order.
         self._anchor = (0, 0)
-        self._old_line_ends: list[int] | None = None
+        self._has_returns: bool | None = None
+        self._starts: list[int] | None = None
 
     def position(self, offset: int) -> Position:
         """The line and column of a character offset. Lines end with LF, CR LF or CR."""
-        if "\r" in self.text:
+        if self._has_returns is None:
+            self._has_returns = "\r" in self.text
+        if self._has_returns:
             starts = self._starts_with_returns()
             line = bisect.bisect_right(starts, offset) - 1
             return Position(line + self.first_line, offset - starts[line] + 1)
@@ -53,16 +56,19 @@ class SourceText:
         return Position(line + self.first_line, offset - self.text.rfind("\n", 0, offset))
 
     def _starts_with_returns(self) -> list[int]:
-        if self._old_line_ends is None:
-            self._old_line_ends = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", self.text))]
-        return self._old_line_ends
+        if self._starts is None:
+            self._starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", self.text))]
+        return self._starts
 
     def line_span(self, offset: int) -> Span:
         """The span of the line that holds `offset`, without its line end."""
         text = self.text
-        start = max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
-        ends = [end for end in (text.find("\n", offset), text.find("\r", offset)) if end >= 0]
-        return Span(start, min(ends, default=len(text)))
+        line_feed = text.rfind("\n", 0, offset)
+        start = max(line_feed, text.rfind("\r", line_feed + 1, offset)) + 1
+        end = text.find("\n", offset)
+        end = len(text) if end < 0 else end
+        carriage_return = text.find("\r", offset, end)
+        return Span(start, end if carriage_return < 0 else carriage_return)
 
     def diagnostic(self, offset: int, message: str, *, hint: str = "", severity: Severity = "error") -> Diagnostic:
         """A diagnostic that points at a character offset; offsets past the end point at the end."""

@@ -15,7 +15,7 @@ from typing import cast
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.rewriter import Edit, NewInstruction, Rewriter, apply_edits, names_in_braces
 from hlo_cp2ag.ir.shape import ArrayShape, Layout
-from hlo_cp2ag.ir.source import Diagnostic, HloError, SourceText, Span
+from hlo_cp2ag.ir.source import Diagnostic, HloError, Position, SourceText, Span
 from hlo_cp2ag.lowering import eligibility
 from hlo_cp2ag.lowering.call_graph import CallGraph
 from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
@@ -25,6 +25,7 @@ from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target, gate_ver
 from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
 from hlo_cp2ag.lowering.options import LoweringOptions, options_for
 from hlo_cp2ag.lowering.sites import permutes
+from hlo_cp2ag.lowering.uniformity import Uniformity
 from hlo_cp2ag.text.parser import parse_source
 from hlo_cp2ag.text.printer import Printer
 
@@ -40,8 +41,6 @@ class Site:
     """One permute and what became of it."""
 
     permute: Instruction
-    line: int
-    column: int
     pairs: Pairs
     axis: str
     """What the pairs name: "replica", "partition" or "device"."""
@@ -60,6 +59,11 @@ class Site:
     gather_dimensions: tuple[int, ...] = ()
 
     @property
+    def position(self) -> Position:
+        """The permute's line and column in the text that was handed in."""
+        return self.permute.module.source.position(self.permute.span.start)
+
+    @property
     def shard_bytes(self) -> int:
         """Bytes of one device's operands together."""
         return sum(o.shape.byte_size for o in self.permute.operands if isinstance(o.shape, ArrayShape))
@@ -73,7 +77,7 @@ class RewriteResult:
     config: GridConfig
     options: LoweringOptions
     sites: list[Site] = field(default_factory=list)
-    warnings: list[Diagnostic | str] = field(default_factory=list)
+    warnings: list[Diagnostic] = field(default_factory=list)
     """About the configuration and about permutes that were left or rewritten with a condition."""
     edits: list[Edit] = field(default_factory=list)
     core_count: int = 0
@@ -172,6 +176,7 @@ class _Pass:
         self.config = config
         self.grid = config.grid
         self.log = log
+        self._uniformity: Uniformity | None = None
         self.rewriter = Rewriter(module, Printer())
         self.calls = CallGraph(module)
         self.result = RewriteResult(module, config, options)
@@ -179,7 +184,7 @@ class _Pass:
         try:
             self.only = re.compile(options.only) if options.only is not None else None
         except re.error as error:
-            raise HloError(f"error: --only is no regular expression: {error}") from None
+            raise HloError(f"cp2ag: error: --only is no regular expression: {error}") from None
 
     def run(self, found: list[tuple[Instruction, Pairs]]) -> RewriteResult:
         if self.log is not None:
@@ -201,14 +206,15 @@ class _Pass:
         return self.result
 
     def _site(self, permute: Instruction, pairs: Pairs) -> Site:
-        line, column = self.module.source.position(permute.span.start)
         axis = "partition" if permute.attribute_text("channel_id") is not None else "replica"
         if self.options.device_id == "replica-id":
             axis = "device"
-        return Site(permute, line, column, pairs, axis)
+        return Site(permute, pairs, axis)
 
-    def _warning(self, message: str) -> str:
-        return f"{self.module.source.filename}: warning: {message}"
+    def _warning(self, message: str) -> Diagnostic:
+        """A warning about the module as a whole, at its header."""
+        header = self.module.header_span
+        return self.module.source.diagnostic(header.start if header is not None else 0, message, severity="warning")
 
     def _warn(self, site: Site, message: str) -> None:
         self.result.warnings.append(self.module.source.diagnostic(site.permute.span.start, message, severity="warning"))
@@ -326,14 +332,10 @@ class _Pass:
         """Why not all devices are certain to arrive; nothing if they are."""
         if site.permute.computation is self.module.entry:
             return ""
-        from hlo_cp2ag.lowering.uniformity import Uniformity
-
         if self._uniformity is None:
             self._uniformity = Uniformity(self.module, self.grid.replica_count, self.grid.num_partitions)
         arrival = self._uniformity.arrival(site.permute.computation)
         return "" if arrival.together else arrival.reason
-
-    _uniformity = None
 
     def _log_mapping(self, site: Site, sources: SourceMap) -> None:
         assert self.log is not None

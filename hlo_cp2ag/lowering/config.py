@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from hlo_cp2ag.ir.module import HloModule, Instruction
-from hlo_cp2ag.ir.source import HloError, Span
+from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 
 CountSource = Literal["flag", "header", "secondary mesh count", "collectives", "shardings", "pairs", "default"]
@@ -80,7 +80,7 @@ def resolve_grid(
     """
     for flag, value in (("--replica-count", replica_count), ("--num-partitions", num_partitions)):
         if value is not None and value < 1:
-            raise HloError(f"error: {flag} must be at least 1, not {value}")
+            raise module.header_error(f"{flag} must be at least 1, not {value}")
     header = {name: _header_count(module, name) for name in ("replica_count", "num_partitions")}
     warnings: list[str] = []
     edits: list[tuple[Span, str]] = []
@@ -135,11 +135,11 @@ class _Evidence:
     partitions: set[int] = field(default_factory=set)
     devices: set[int] = field(default_factory=set)
 
-    def refuse_contradiction(self, what: str) -> None:
+    def refuse_contradiction(self, module: HloModule, what: str) -> None:
         for found, of in ((self.replicas, "replicas"), (self.partitions, "partitions"), (self.devices, "devices")):
             if len(found) > 1:
                 numbers = " and ".join(map(str, sorted(found)))
-                raise HloError(f"error: {what} speak of {numbers} {of}; say which with --replica-count and --num-partitions")
+                raise module.header_error(f"{what} speak of {numbers} {of}", "say which with --replica-count and --num-partitions")
 
 
 def _infer(
@@ -149,12 +149,12 @@ def _infer(
     flat_axis = "replica_count" if has_channel and not any(has_channel) else "num_partitions"
     counts: dict[str, Count] = {}
     for evidence, source in ((_from_collectives(module), "collectives"), (_from_shardings(module), "shardings")):
-        evidence.refuse_contradiction(f"the {source}")
+        evidence.refuse_contradiction(module, f"the {source}")
         for name, found in (("replica_count", evidence.replicas), ("num_partitions", evidence.partitions)):
             for value in found:
-                _agree(counts, name, Count(value, cast(CountSource, source)))
+                _agree(module, counts, name, Count(value, cast(CountSource, source)))
         for devices in evidence.devices:
-            _split_devices(counts, devices, flat_axis, cast(CountSource, source))
+            _split_devices(module, counts, devices, flat_axis, cast(CountSource, source))
     lower = {"replica_count": 0, "num_partitions": 0}
     for (_, pairs), partitioned in zip(permutes, has_channel, strict=True):
         name = "num_partitions" if partitioned else "replica_count"
@@ -162,21 +162,21 @@ def _infer(
     alone = [name for name, bound in lower.items() if bound > 1 and name not in counts]
     for name, bound in lower.items():
         if name in counts and counts[name].value < bound:
-            raise HloError(
-                f"error: pairs name the id {bound - 1}, but the {counts[name].source} speak of {counts[name].value} "
-                f"{_axis(name)}; say which with --{name.replace('_', '-')}"
+            raise module.header_error(
+                f"pairs name the id {bound - 1}, but the {counts[name].source} speak of {counts[name].value} {_axis(name)}",
+                f"say how many there are with --{name.replace('_', '-')}",
             )
     if len(alone) == 2:
-        raise HloError(
-            "error: nothing but the pairs says how many replicas and partitions there are; "
-            "say so with --replica-count and --num-partitions"
+        raise module.header_error(
+            "nothing but the pairs says how many replicas and partitions there are",
+            "say how many with --replica-count and --num-partitions",
         )
     for name in alone:
         flag = "--" + name.replace("_", "-")
-        message = f"{name} {lower[name]} is a guess from the largest id in the pairs; there may be more {_axis(name)}: {flag} says so"
+        message = f"{name} {lower[name]} is only the least that the pairs allow; there may be more {_axis(name)}"
         if strict:
-            raise HloError(f"error: {message} (--strict-grid)")
-        warnings.append(message)
+            raise module.header_error(f"{message} (--strict-grid)", f"say how many there are with {flag}")
+        warnings.append(f"{message}: {flag} says how many")
         counts[name] = Count(lower[name], "pairs")
     return {name: counts.get(name, Count(1, "default")) for name in ("replica_count", "num_partitions")}
 
@@ -185,27 +185,29 @@ def _axis(name: str) -> str:
     return "replicas" if name == "replica_count" else "partitions"
 
 
-def _agree(counts: dict[str, Count], name: str, new: Count) -> None:
+def _agree(module: HloModule, counts: dict[str, Count], name: str, new: Count) -> None:
     old = counts.setdefault(name, new)
     if old.value != new.value:
-        raise HloError(
-            f"error: the {old.source} speak of {old.value} {_axis(name)}, the {new.source} of {new.value}; "
-            f"say which with --{name.replace('_', '-')}"
+        raise module.header_error(
+            f"the {old.source} speak of {old.value} {_axis(name)}, the {new.source} of {new.value}",
+            f"say which with --{name.replace('_', '-')}",
         )
 
 
-def _split_devices(counts: dict[str, Count], devices: int, flat_axis: str, source: CountSource) -> None:
+def _split_devices(
+    module: HloModule, counts: dict[str, Count], devices: int, flat_axis: str, source: CountSource
+) -> None:
     """Flattened groups name devices of both axes: the axis that is not known yet is what is left."""
     other = "num_partitions" if flat_axis == "replica_count" else "replica_count"
     if flat_axis in counts and other not in counts and devices % counts[flat_axis].value == 0:
         flat_axis, other = other, flat_axis
     known = counts[other].value if other in counts else 1
     if devices % known:
-        raise HloError(
-            f"error: the {source} speak of {devices} devices, which {known} {_axis(other)} do not divide; "
-            "say how many there are with --replica-count and --num-partitions"
+        raise module.header_error(
+            f"the {source} speak of {devices} devices, which {known} {_axis(other)} do not divide",
+            "say how many there are with --replica-count and --num-partitions",
         )
-    _agree(counts, flat_axis, Count(devices // known, source))
+    _agree(module, counts, flat_axis, Count(devices // known, source))
 
 
 def _from_collectives(module: HloModule) -> _Evidence:

@@ -104,10 +104,12 @@ def _left_for_a_shape(shape: Shape) -> str:
 
 
 def left_for_its_size(permute: Instruction, grid: ProcessGrid, dimensions: tuple[int, ...]) -> str:
-    """Why the gathered array is too large for 32-bit offsets."""
+    """Why the gathered array is too large for 32-bit offsets, or has no elements."""
     for operand, dimension in zip(permute.operands, dimensions, strict=True):
         shape = operand.shape
         assert isinstance(shape, ArrayShape)
+        if 0 in shape.dimensions:
+            return f"{shape.to_text(False)} has no elements: XLA refuses to gather along a dimension of size 0, or crashes"
         size = shape.dimensions[dimension] if shape.dimensions else 1
         if size * grid.device_count > _MAXIMUM_OFFSET:
             return f"{grid.device_count} shards of {size} pass 2^31 - 1 along dimension {dimension}"

@@ -254,6 +254,8 @@ class Uniformity:
             return 0 if self._joins_all(instruction) else _varies(instruction)
         if kind in _VARIES or kind not in OPCODES:
             return _varies(instruction)
+        if kind in _NEEDS_CALLS and not self._graph.calls(instruction):
+            raise instruction.error(f"{instruction.opcode} names no computation")
         if kind == "while":
             need: _Need = yield from self._while(instruction, path)
         elif kind == "conditional":
@@ -300,7 +302,7 @@ class Uniformity:
 
     def _function(self, instruction: Instruction) -> Steps[_Need]:
         """An operation whose result is a function of its operands (and of a reducer, which may look elsewhere)."""
-        for called in self._graph.calls(instruction) if instruction.opcode in _APPLIES else ():
+        for called in self._graph.calls(instruction) if _kind(instruction) in _APPLIES else ():
             inner: _Need = yield _Depends(*_origin(_root(called.computation), ()))
             if isinstance(inner, _Varies):
                 return inner
@@ -308,6 +310,8 @@ class Uniformity:
         for operand in _operands(instruction):
             if operand is None:
                 return _written_out(instruction)
+            if operand.opcode in _CONSTANT:
+                continue
             more: _Need = yield _Depends(*_origin(operand, ()))
             if isinstance(more, _Varies):
                 return more
@@ -569,6 +573,7 @@ _APPLIES = frozenset(("map", "reduce", "reduce-window", "scan", "scatter", "sele
 """Operations that compute their result by a computation, of nothing but their operands."""
 _PASSES_OPERANDS = frozenset(("call", "fusion", "async-start"))
 """Operations whose operands are the parameters, and whose result is the root, of what they call."""
+_NEEDS_CALLS = _PASSES_OPERANDS | {"conditional"}
 _ENTERS_ALIKE = _PASSES_OPERANDS | {"map", "reduce", "reduce-window", "scan"}
 """Operations that enter what they call once, or as often as their shapes say. How often a sort enters its comparator,
 a scatter its combiner, a custom-call or a reducing collective whatever they call, may hang on data or on the device."""

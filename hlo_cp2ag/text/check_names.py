@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.text.check_state import State
-from hlo_cp2ag.text.opcodes import KEYWORDS, PRIMITIVE_TYPES
-
-RESERVED = KEYWORDS | PRIMITIVE_TYPES
-"""Words that are no names unless a % stands before them or a colon behind."""
+from hlo_cp2ag.text.check_state import RESERVED, State
+from hlo_cp2ag.text.opcodes import PRIMITIVE_TYPES
 
 _MOST_TO_COMPARE = 5000
 """With more names than that, looking for the closest one takes longer than it helps."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from hlo_cp2ag.ir.module import Instruction, InstructionBody, Operand
 from hlo_cp2ag.ir.shape import Shape, compatible
 from hlo_cp2ag.ir.source import HloSyntaxError
-from hlo_cp2ag.text.check_names import RESERVED, closest
-from hlo_cp2ag.text.check_state import Scope, State
+from hlo_cp2ag.text.check_names import closest
+from hlo_cp2ag.text.check_state import RESERVED, Scope, State
 from hlo_cp2ag.text.opcodes import OPCODES, PRIMITIVE_TYPES
 
 

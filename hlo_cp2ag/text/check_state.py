@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hlo_cp2ag.ir.module import Computation, HloModule
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import HloSyntaxError
+from hlo_cp2ag.text.opcodes import KEYWORDS, PRIMITIVE_TYPES
+
+if TYPE_CHECKING:
+    from hlo_cp2ag.text.check_fast import Batch
+
+RESERVED = KEYWORDS | PRIMITIVE_TYPES
+"""Words that are no names unless a % stands before them or a colon behind."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +39,59 @@ class AsyncChain:
     is_done: bool = False
 
 
+class Names:
+    """Shapes by instruction name.
+
+    `written` holds them as the text writes names, `%a` or `a`: the batch path looks up what it finds. Names that come in
+    one by one can be found both ways.
+    """
+
+    __slots__ = ("written",)
+
+    def __init__(self) -> None:
+        self.written: dict[str, Shape] = {}
+
+    def get(self, name: str) -> Shape | None:
+        """The shape of the instruction of that name (without %), if there is one."""
+        return self.written.get("%" + name) or (None if name in RESERVED else self.written.get(name))
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def __getitem__(self, name: str) -> Shape:
+        shape = self.get(name)
+        if shape is None:
+            raise KeyError(name)
+        return shape
+
+    def __setitem__(self, name: str, shape: Shape) -> None:
+        self.written["%" + name] = shape
+        if name not in RESERVED:
+            self.written[name] = shape
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name.lstrip("%") for name in self.written))
+
+
 @dataclass
 class Scope:
     """The instructions of one computation, as far as they are checked."""
 
     computation: Computation
-    shapes: dict[str, Shape] = field(default_factory=dict)
-    """By name; what a later operand is held against."""
+    shapes: Names = field(default_factory=Names)
+    """What a later operand is held against."""
     parameters: dict[int, Shape] = field(default_factory=dict)
     is_lone: bool = False
     """Whether the text is one bare instruction: names that are not there become parameters."""
     root: str | None = None
     """The name marked ROOT so far."""
+    root_opcode: str = ""
     last: str = ""
     """The name of the instruction that was added last."""
+    last_opcode: str = ""
     chains: dict[str, AsyncChain] = field(default_factory=dict)
     channels: dict[str, int | None] = field(default_factory=dict)
     """The channel_id, or none, of every instruction that could have one."""
-    opcodes: dict[str, str] = field(default_factory=dict)
-    """The opcodes of instructions that could be a root: asked for when an async chain names what it wraps."""
 
 
 class State:
@@ -63,6 +106,9 @@ class State:
         """For each computation that an async-start calls: its name, and where the first one calls it."""
         self.second_async_start: tuple[str, int] | None = None
         self.anonymous: dict[str, int] = {}
+        self.good_headers: set[str] = set()
+        """Parameter lists that were found in order."""
+        self.batch: Batch | None = None
         self._made = 0
 
     def error(self, offset: int, message: str, hint: str = "") -> HloSyntaxError:

@@ -91,6 +91,10 @@ class LazyIndex:
         marks = self._computations.outlines.entry_marks()
         return self._computations[marks[0] if marks else -1]
 
+    def inline(self) -> list[Computation]:
+        """None: where lines are certain, nothing is written out inside an instruction."""
+        return []
+
     def parameter_texts(self) -> list[str]:
         """What the headers say of parameters and results."""
         return self._computations.outlines.parameter_texts()
@@ -120,6 +124,10 @@ class ListIndex:
     def entry(self) -> Computation:
         """The computation marked ENTRY, else the last one."""
         return next((c for c in self._outer if c.is_entry_marked), self._outer[-1])
+
+    def inline(self) -> list[Computation]:
+        """The computations that are written out inside an instruction, inner ones first."""
+        return self._inline
 
     def parameter_texts(self) -> list[str]:
         """What the headers say of parameters and results."""

@@ -20,7 +20,7 @@ from hlo_cp2ag.text.lexical import bracket_end, mask
 BLANK = "[ \t\r\n]"
 NAME = r"[A-Za-z_][\w.\-]*"
 
-_INDEX_COMMENT = re.compile(r"/\*[\w ]*(?:=\d+)?\*/")
+_SLASHES = re.compile(r"/(?:\*[\w ]*(?:=\d+)?\*/)?")
 _LINE_HEAD = re.compile(r"\n(?: +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = )?")
 # A raw dictionary on one line, strings emptied: what it holds is no structure, though it may look like an assignment.
 _RAW_CONFIG = re.compile(
@@ -46,20 +46,11 @@ _RESULT = re.compile(
 )
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _HEADER_LINES = re.compile(r"\n(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
-_BLANK_BEHIND = re.compile(r'\n\}(?:, execution_thread="")?\n\n(?=[^\n])')
-_THREAD_LINES = re.compile(r'\n\}, execution_thread=""(?=\n|$)')
-
-
-def _blank_lines_behind_computations(stringless: str) -> int:
-    """How many blank lines stand between two computations."""
-    return len(_BLANK_BEHIND.findall(stringless))
-
-
-def _closing_lines(stringless: str) -> int:
-    """How many lines close a computation and say nothing else but its thread."""
-    return (stringless + "\n").count("\n}\n") + len(_THREAD_LINES.findall(stringless))
-
-
+_COMPUTATION_LINES = re.compile(rb"\n+(?:\{\n\n+\}\n*)+")
+_CLOSING_LINES = re.compile(r"\n\}([^\n]*(?:\n\n?)?)")
+_KNOWN_CLOSING_LINES = {
+    thread + behind for thread in ("", ', execution_thread=""') for behind in ("", "\n", "\n\n")
+}
 
 
 @dataclass
@@ -116,22 +107,23 @@ def without_strings(text: str) -> str | None:
     if "\r" in text or "\t" in text:
         return None
     if '"' in text:
-        if '\\"' in text or "\\\\" in text:
-            text = text.replace("\\\\", "__").replace('\\"', "__")
+        if "\\" in text:
+            text = text.replace("\\\\", "__") if "\\\\" in text else text
+            text = text.replace('\\"', "__")
         pieces = text.split('"')
         if len(pieces) % 2 == 0 or "\n" in '"'.join(pieces[1::2]):
             return None
         text = '""'.join(pieces[::2])
-    if "'" in text or "//" in text:
+    if "'" in text:
         return None
-    comments = text.count("/*")
-    if comments and comments != len(_INDEX_COMMENT.findall(text)):
+    # Each slash must belong to a comment that holds nothing but a word or a number: /*index=5*/.
+    if "/" in text and "/" in set(_SLASHES.findall(text)):
         return None
     return text
 
 
-def line_proof(stringless: str) -> tuple[list[str], list[bytes]] | None:
-    """For each line but the first: the name it assigns, or nothing, and the brackets it leaves open or closes.
+def line_proof(stringless: str) -> tuple[list[str], bytes] | None:
+    """For each line but the first: the name it assigns, or nothing; and the brackets that no neighbour on its line closes.
 
     None unless every name that is assigned anywhere is the head of its line.
     """
@@ -144,7 +136,7 @@ def line_proof(stringless: str) -> tuple[list[str], list[bytes]] | None:
     structure = stringless.encode("latin-1", "replace").translate(None, _NOT_STRUCTURE)
     if structure.count(b"%=") != structure.count(b"\n%="):
         return None
-    return names, _reduce(structure.translate(None, _NOT_BRACKETS)).split(b"\n")[1:]
+    return names, _reduce(structure.translate(None, _NOT_BRACKETS))
 
 
 def _reduce(brackets: bytes) -> bytes:
@@ -182,45 +174,50 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
             return None
     except HloSyntaxError:
         return None  # it may run over several lines; the scanned way says what is wrong if anything is
-    if brackets.count(b"{") != brackets.count(b"}") or len(brackets) - brackets.count(b"") != 2 * brackets.count(b"{"):
-        return None
     headers = _HEADER_LINES.findall(stringless)
-    openings = brackets.count(b"{")
-    if not openings or len(headers) != openings or _closing_lines(stringless) != openings:
-        return None
-    all_names: set[str] = set()
-    expected = outside_from = blank_lines = 0
-    for number in range(openings):
-        try:
-            opening = brackets.index(b"{", outside_from)
-            closing = brackets.index(b"}", opening)
-        except ValueError:
-            return None
-        body = names[opening + 1 : closing]
-        if not body or "" in body or names[opening]:
-            return None
-        all_names.update(body)
-        expected += len(body)
-        if len(all_names) != expected and len(set(body)) != len(body):
-            return None  # a name defined twice; the scanned way says where
-        expected = len(all_names)
-        if number:
-            # At most a blank line stands between two computations.
-            if opening - outside_from > 1:
-                return None
-            blank_lines += opening - outside_from
-        outside_from = closing + 1
-    if any(names[outside_from:]) or blank_lines != _blank_lines_behind_computations(stringless):
+    if not headers or not _each_line_has_its_place(names, brackets, stringless, len(headers)):
         return None
     computations = CertainComputations(source, header_end, headers)
     if computations.last_end < 0 or text[computations.last_end :].strip(" \n"):
         return None
-    first = computations.outline(0)
-    if not _tables_are_known(source, found, header_end, first.span.start):
+    if not _tables_are_known(source, found, header_end, computations.outline(0).span.start):
         return None
     found.computations = computations
-    found.names = all_names
+    found.names = set(names)
+    found.names.discard("")
     return found
+
+
+def _each_line_has_its_place(names: list[str], brackets: bytes, stringless: str, computations: int) -> bool:
+    """Whether every computation is a header line, lines that each assign a name, and a closing line; at most a blank line
+    stands between two of them; and no name is assigned twice in one."""
+    if _COMPUTATION_LINES.fullmatch(brackets) is None:
+        return False
+    closing = _CLOSING_LINES.findall(stringless)
+    kinds = set(closing)
+    if len(closing) != computations or not kinds <= _KNOWN_CLOSING_LINES:
+        return False
+    before, *bodies = brackets.split(b"{")
+    if len(bodies) != computations:
+        return False
+    has_name = bytes(map(bool, names))
+    line = len(before)  # the number of the line behind the header, counted like `names`
+    unique = len(set(names)) - ("" in names) == len(names) - names.count("")
+    if has_name.find(1, 0, line) >= 0:
+        return False
+    for body, closed in zip(bodies, closing, strict=True):
+        end = line + body.index(b"}") - 1
+        if has_name.find(0, line, end) >= 0:
+            return False
+        if not unique and len(set(names[line:end])) != end - line:
+            return False  # a name defined twice; the scanned way says where
+        following = line + len(body) - 1
+        if has_name.find(1, end, following) >= 0 or (
+            following < len(names) and following - end != 2 + closed.endswith("\n\n")
+        ):
+            return False
+        line = following
+    return has_name.find(1, line) < 0
 
 
 class CertainComputations(Sequence[ComputationOutline]):

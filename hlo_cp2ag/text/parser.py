@@ -6,8 +6,6 @@ grammar, that instruction alone, where it is not.
 
 from __future__ import annotations
 
-import re
-
 from hlo_cp2ag.ir.module import (
     AttributeText,
     Computation,
@@ -17,7 +15,7 @@ from hlo_cp2ag.ir.module import (
     InstructionBody,
 )
 from hlo_cp2ag.ir.shape import Shape
-from hlo_cp2ag.ir.source import SourceText, Span
+from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
 from hlo_cp2ag.text.body import body_of_tree, cut_body, parse_rule
 from hlo_cp2ag.text.instruction_table import LineTable
 from hlo_cp2ag.text.lexical import mask, needs_mask
@@ -164,15 +162,19 @@ def read_value(source: SourceText, attribute: AttributeText, opcode: str = "") -
 
     text = attribute.value_text
     if "/" in text and text[0] not in "\"'":
-        text = _blank_comments(text)
+        text = blank_comments(f"{attribute.name}={text}")[len(attribute.name) + 1 :]
     try:
         return parse_attribute_value(attribute.name, text, opcode)
     except ValueTextError as error:
         raise source.error(attribute.value_span.start + error.offset, error.message) from None
 
 
-_COMMENT_OR_STRING = re.compile(r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"|(/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\r\n]*)')
-
-
-def _blank_comments(text: str) -> str:
-    return _COMMENT_OR_STRING.sub(lambda m: " " * len(m.group()) if m.group(1) else m.group(), text)
+def blank_comments(text: str) -> str:
+    """The text with blanks for comments, and nothing else changed; strings and raw dictionaries are left alone."""
+    if "/*" not in text and "//" not in text:
+        return text
+    try:
+        masked = mask(text)
+    except HloSyntaxError:
+        return text
+    return "".join(" " if m == " " else c for c, m in zip(text, masked, strict=True))

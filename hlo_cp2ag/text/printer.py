@@ -11,6 +11,7 @@ from hlo_cp2ag.ir.shape import ArrayShape, Shape, TupleShape, leaves
 
 _TAIL_ORDER = ("sharding", "frontend_attributes", "control-predecessors", "origin", "metadata")
 _ANY_LAYOUT = re.compile(r"\]\{[\d:]")
+_ANY_ARRAY = re.compile(r"[a-z]\w+\[[\d<?]")
 
 
 def to_text(module: HloModule) -> str:
@@ -35,7 +36,7 @@ class Printer:
 
     def __init__(self) -> None:
         self._styles: dict[Instruction, TextStyle] = {}
-        self._separators: dict[tuple[int, str], str] = {}
+        self._line_ends: tuple[str, str] | None = None
 
     def style(self, like: Instruction) -> TextStyle:
         """The style of an instruction's text; what it does not show is read off its computation."""
@@ -47,11 +48,21 @@ class Printer:
     def separator(self, like: Instruction) -> str:
         """A line end and the indentation of the line that holds the instruction."""
         text = like.module.text
-        start = max(text.rfind("\n", 0, like.span.start), text.rfind("\r", 0, like.span.start)) + 1
+        line_end = self._line_end(text)
+        start = text.rfind(line_end[-1], 0, like.span.start) + 1
         line = text[start : like.span.start]
-        indentation = line[: len(line) - len(line.lstrip(" \t"))]
-        line_end = "\r\n" if "\r\n" in text else "\r" if "\r" in text and "\n" not in text else "\n"
-        return line_end + indentation
+        return line_end + line[: len(line) - len(line.lstrip(" \t"))]
+
+    def _line_end(self, text: str) -> str:
+        """The text's line ends, by its first one."""
+        if self._line_ends is None or self._line_ends[0] is not text:
+            newline = text.find("\n")
+            if newline > 0 and text[newline - 1] == "\r":
+                found = "\r\n"
+            else:
+                found = "\r" if newline < 0 and "\r" in text else "\n"
+            self._line_ends = (text, found)
+        return self._line_ends[1]
 
     def instruction(self, new: NewInstruction, like: Instruction, name_of: NameOf) -> str:
         """The text from the name to the last attribute."""
@@ -86,8 +97,10 @@ def _style_of(like: Instruction) -> TextStyle:
     shapes = [body.shape, *(operand.shape for operand in body.operands)]
     layouts = _says_layouts(shapes)
     if layouts is None:
-        span = like.computation.span
+        span = like.computation.body_span
         layouts = _ANY_LAYOUT.search(text, span.start, span.end) is not None
+        if not layouts and _ANY_ARRAY.search(text, span.start, span.end) is None:  # scalars alone: XLA's own text?
+            layouts = like.module.header_attribute("entry_computation_layout") is not None
     return TextStyle(percent, operand_shapes, layouts)
 
 

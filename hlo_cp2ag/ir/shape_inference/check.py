@@ -176,6 +176,14 @@ def _scaled_dot(query: Query, stated: Shape) -> None:
             query.refuse(f"the scale {text(scale)} does not divide the operand {text(operand)}")
 
 
+def _reduce_window(query: Query, stated: Shape) -> None:
+    """A tuple if the reducer returns one, be it of one."""
+    inferred = RULES["reduce-window"](query)
+    if isinstance(query.program("to_apply").result, TupleShape) and not isinstance(inferred, TupleShape):
+        inferred = TupleShape((inferred,))
+    expect(query, stated, inferred)
+
+
 def _iota(query: Query, stated: Shape) -> None:
     result = _array(query, stated)
     query.dimension_in(query.integer("iota_dimension"), result, "iota_dimension")
@@ -289,6 +297,7 @@ _SPECIAL: Mapping[str, Callable[[Query, Shape], None]] = {
     "iota": _iota,
     **dict.fromkeys(("dot", "ragged-dot", "convolution"), _product),
     "scaled-dot": _scaled_dot,
+    "reduce-window": _reduce_window,
     "stochastic-convert": _stochastic_convert,
     "rng": _rng,
     "rng-bit-generator": _rng_bit_generator,

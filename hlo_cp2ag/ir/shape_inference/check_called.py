@@ -23,7 +23,7 @@ def check_sort(query: Query) -> None:
 
 
 def check_scan(query: Query) -> None:
-    """The computation takes a slice of each input and the carries, and returns slices of the outputs and the carries."""
+    """The computation takes a slice of each input and the carries, and returns the carries behind its outputs."""
     program = query.program("to_apply")
     along = query.one_dimension()
     carries = query.integer("num_carries")

@@ -31,7 +31,7 @@ def gather(query: Query) -> Shape:
     if len(sizes) != len(offset_dims) + len(collapsed) + len(batching):
         query.refuse("each operand dimension has to be an offset, collapsed or batching dimension")
     for i, (taken, size) in enumerate(zip(sizes, operand.dimensions, strict=True)):
-        if size != UNBOUNDED and not 0 <= taken <= size:
+        if taken < 0 or (size != UNBOUNDED and taken > size):
             query.refuse(f"the slice size {taken} of dimension {i} does not fit the operand {text(operand)}")
     for i in (*collapsed, *batching):
         if sizes[i] > 1:

@@ -37,7 +37,10 @@ def broadcast(query: Query) -> Shape:
 
 
 def concatenate(query: Query) -> Shape:
-    """The sizes along `dimensions` added up; where one is `?` so is the sum, elsewhere a known size wins over `?`."""
+    """The sizes along `dimensions` added up; where one is `?` so is the sum, elsewhere a known size wins over `?`.
+
+    Of mixed floating-point types XLA takes the higher of the first and the last operand's.
+    """
     if not query.operands:
         query.refuse("needs an operand")
     along = query.one_dimension()
@@ -59,7 +62,7 @@ def concatenate(query: Query) -> Shape:
             elif size != UNBOUNDED:
                 dimensions[i] = size
             dynamic[i] |= flags(shape)[i] and size != UNBOUNDED
-    element_type = common_type(query, *shapes)
+    element_type = common_type(query, first, shapes[-1])
     return array(element_type, dimensions, [f or d == UNBOUNDED for f, d in zip(dynamic, dimensions, strict=True)])
 
 

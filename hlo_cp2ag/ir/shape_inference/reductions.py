@@ -98,7 +98,10 @@ def window_of(query: Query) -> Window:
 
 
 def reduce_window(query: Query) -> Shape:
-    """One value for each place of the window; element types are the start values'."""
+    """One value for each place of the window; element types are the start values'.
+
+    XLA's parser infers for one operand only, and then an array even where the reducer returns a tuple of one.
+    """
     half = len(query.operands) // 2
     if not query.operands or len(query.operands) % 2:
         query.refuse(f"takes operands and as many start values, it has {len(query.operands)} in all")
@@ -114,7 +117,7 @@ def reduce_window(query: Query) -> Shape:
         start = query.operands[half + i]
         assert isinstance(start, ArrayShape)
         results.append(windowed(query, shape, window, start.element_type))
-    return TupleShape(tuple(results)) if isinstance(reducer.result, TupleShape) else results[0]
+    return results[0] if half == 1 else TupleShape(tuple(results))
 
 
 def select_and_scatter(query: Query) -> Shape:
@@ -178,7 +181,8 @@ def map_(query: Query) -> Shape:
 def scan(query: Query) -> Shape:
     """The computation's results, those that are not carries with the scanned dimension put in.
 
-    That dimension is the slowest in memory; tiles, memory space and dynamic sizes get lost, as they do in XLA.
+    In memory that dimension is the next slower one to the dimension it pushes back, or the fastest if it is the last.
+    Tiles, memory space and dynamic sizes get lost, as they do in XLA.
     """
     program = query.program("to_apply")
     along = query.one_dimension()
@@ -208,9 +212,9 @@ def _with_dimension(query: Query, shape: Shape, at: int, size: int) -> ArrayShap
     if UNBOUNDED in shape.dimensions:
         query.refuse(f"the result {text(shape)} of the computation has no known size")
     dimensions = (*shape.dimensions[:at], size, *shape.dimensions[at:])
-    order = shape.layout.minor_to_major if shape.layout else ()
-    layout = Layout((*(d + (d >= at) for d in order), at))
-    return ArrayShape(shape.element_type, dimensions, (), layout)
+    order = [d + (d >= at) for d in (shape.layout.minor_to_major if shape.layout else ())]
+    order.insert(order.index(at + 1) + 1 if at + 1 in order else 0, at)
+    return ArrayShape(shape.element_type, dimensions, (), Layout(tuple(order)))
 
 
 def topk(query: Query) -> Shape:

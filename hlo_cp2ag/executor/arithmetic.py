@@ -1,0 +1,77 @@
+"""Computing in XLA's element types with numpy: wide enough inside, rounded or wrapped after every op.
+
+Floats narrower than f32 are computed in f32 and rounded to nearest even: f32 has more than 2p + 2 bits of each of them, so that
+rounding twice gives what rounding once does for + - * / and sqrt. Integers narrower than a byte are computed in s32 or
+u32 and wrapped.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from hlo_cp2ag.executor.values import Array
+from hlo_cp2ag.ir.element_types import dtype_of
+from hlo_cp2ag.ir.shape import element_bits, is_floating, is_integer
+
+
+@lru_cache(maxsize=64)
+def compute_dtype(element_type: str) -> np.dtype[np.generic]:
+    """The dtype that an element type is computed in."""
+    if is_floating(element_type) and element_type not in ("f32", "f64"):
+        return np.dtype(np.float32)
+    if is_integer(element_type) and element_bits(element_type) < 8:
+        return np.dtype(np.int32 if element_type[0] == "s" else np.uint32)
+    return dtype_of(element_type)
+
+
+def lift(array: Array, element_type: str) -> Array:
+    """The array in the dtype that `element_type` is computed in; the array itself where it is there already."""
+    return array.astype(compute_dtype(element_type), copy=False)
+
+
+def lower(array: Array, element_type: str) -> Array:
+    """An array computed in the lifted dtype (or a wider one of its kind) as `element_type`: rounded, or wrapped."""
+    target = dtype_of(element_type)
+    if array.dtype == target:
+        return array
+    if is_integer(element_type):
+        return wrap(array, element_type)
+    with np.errstate(all="ignore"):
+        return array.astype(target)
+
+
+def wrap(array: Array, element_type: str) -> Array:
+    """Integers cut to the bits of an integer type: modulo 2^bits."""
+    bits = element_bits(element_type)
+    target = dtype_of(element_type)
+    if bits >= 8:
+        return array.astype(target)
+    if element_type[0] == "u":
+        return (array & array.dtype.type((1 << bits) - 1)).astype(np.uint8).astype(target)
+    low = array.astype(np.int8)  # two's complement: the low eight bits
+    shift = np.int8(8 - bits)
+    return ((low << shift) >> shift).astype(target)
+
+
+def to_bits(array: Array, element_type: str) -> Array:
+    """The elements' own bits as unsigned integers (s4: 0..15 in u8); c64 and c128 as u64 and as pairs of u64."""
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    if element_type == "c128":
+        return contiguous[..., np.newaxis].view(np.uint64)
+    raw = contiguous.view(f"u{array.dtype.itemsize}")
+    bits = element_bits(element_type)
+    return raw & np.uint8((1 << bits) - 1) if bits < 8 else raw
+
+
+def from_bits(bits: Array, element_type: str) -> Array:
+    """The inverse of `to_bits`."""
+    target = dtype_of(element_type)
+    if element_type == "c128":
+        return np.ascontiguousarray(bits).view(target)[..., 0]
+    if element_type == "pred":
+        return bits != 0
+    if is_integer(element_type) and element_bits(element_type) < 8:
+        return wrap(bits, element_type)
+    return np.ascontiguousarray(bits).reshape(bits.shape).view(target)

@@ -1,0 +1,187 @@
+"""Runs plans: one step after the other, all lanes at once, values freed after their last use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from hlo_cp2ag.executor.plan import ModuleIndex, Plan
+from hlo_cp2ag.executor.registry import ExecutionError, execution_error
+from hlo_cp2ag.executor.values import Array, Token, Value, check_value, map_arrays
+from hlo_cp2ag.ir.module import Computation, Instruction
+from hlo_cp2ag.ir.shape import Shape
+from hlo_cp2ag.topology.process_grid import ProcessGrid
+
+T = TypeVar("T")
+
+SIMPLE_REDUCERS = frozenset(("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
+"""The opcodes that `simple_reducer` recognises."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Who wants to see what instructions compute."""
+
+    pattern: re.Pattern[str]
+    """Searched for in instruction names and opcodes."""
+    callback: Callable[[Instruction, Value], None]
+    """Called with each value as it is computed, `[1 or lanes, ...]`; loop iterations each call it again."""
+
+    def wants(self, instruction: Instruction) -> bool:
+        """Whether an instruction's values are to be shown."""
+        return bool(self.pattern.search(instruction.name) or self.pattern.search(instruction.opcode))
+
+
+class Execution:
+    """One run of one module: the `Context` that its ops see."""
+
+    def __init__(
+        self,
+        index: ModuleIndex,
+        grid: ProcessGrid,
+        profile: str = "xla",
+        max_steps: int | None = None,
+        fill_elided: np.random.Generator | None = None,
+        trace: Trace | None = None,
+        progress: Callable[[int], None] | None = None,
+        checked: bool = False,
+    ) -> None:
+        """`progress` is called now and then with the number of instructions run; `checked` holds every value against
+        its instruction's shape."""
+        self.index = index
+        self.grid = grid
+        self.profile = profile
+        self.lanes = grid.device_count
+        self.in_apply = False
+        self.active: Array | None = None
+        self.fill_elided = fill_elided
+        self.steps = 0
+        self._max_steps = max_steps
+        self._trace = trace
+        self._progress = progress
+        self._checked = checked
+        self._plans: dict[int, Plan] = {}
+        self._memo: dict[tuple[int, str], object] = {}
+        self._simple: dict[int, str | None] = {}
+
+    # ---- what ops ask
+
+    def operand_shapes(self, instruction: Instruction) -> tuple[Shape, ...]:
+        """The operands' shapes, with the layouts that the text states."""
+        return self.index.operand_shapes(instruction)
+
+    def computation(self, instruction: Instruction, attribute: str) -> Computation:
+        """The computation that an attribute names or holds."""
+        found = self.index.called(instruction, attribute)
+        if len(found) != 1:
+            raise instruction.error(f"needs one computation {attribute}=")
+        return found[0]
+
+    def computations(self, instruction: Instruction, attribute: str) -> tuple[Computation, ...]:
+        """The computations of an attribute that is a list."""
+        return self.index.called(instruction, attribute)
+
+    def memo(self, instruction: Instruction, what: str, make: Callable[[], T]) -> T:
+        """What `make` returns, made once in a run."""
+        key = (id(instruction), what)
+        if key not in self._memo:
+            self._memo[key] = make()
+        return self._memo[key]  # type: ignore[return-value]
+
+    def simple_reducer(self, computation: Computation) -> str | None:
+        """The opcode if the computation is one binary op of its two parameters as they come, else None."""
+        known = id(computation)
+        if known not in self._simple:
+            self._simple[known] = self._find_simple(computation)
+        return self._simple[known]
+
+    def _find_simple(self, computation: Computation) -> str | None:
+        root = computation.root
+        if root.opcode not in SIMPLE_REDUCERS:
+            return None
+        for node in self.index.nodes(computation):
+            if node.instruction is root:
+                shapes = {o.shape.to_text(False) for o in node.operands} | {root.shape.to_text(False)}
+                parameters = self.index.parameters(computation)
+                return root.opcode if node.operands == parameters and len(shapes) == 1 else None
+        return None
+
+    def call(self, computation: Computation, args: Sequence[Value], mask: Array | None = None) -> Value:
+        """What a computation returns on the same lanes; with a mask, only those lanes are in it."""
+        if mask is None:
+            return self.run_plan(self.plan(computation), args)
+        saved, self.active = self.active, mask
+        try:
+            return self.run_plan(self.plan(computation), args)
+        finally:
+            self.active = saved
+
+    def apply(self, computation: Computation, *arrays: Array) -> Value:
+        """A computation of scalars on each element of its arguments, all elements at once."""
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        count = int(np.prod(shape, dtype=np.int64))
+        args = [
+            array.reshape(1) if array.size == 1 else np.broadcast_to(array, shape).reshape(count) for array in arrays
+        ]
+        saved = (self.lanes, self.in_apply, self.active)
+        self.lanes, self.in_apply, self.active = count, True, None
+        try:
+            result = self.run_plan(self.plan(computation), args) if count else self._empty(computation)
+        finally:
+            self.lanes, self.in_apply, self.active = saved
+        return map_arrays(lambda a: np.broadcast_to(a, (count,)).reshape(shape), result)
+
+    def _empty(self, computation: Computation) -> Value:
+        from hlo_cp2ag.executor.values import zeros
+
+        return map_arrays(lambda a: a[:0], zeros(computation.root.shape))
+
+    # ---- running
+
+    def plan(self, computation: Computation) -> Plan:
+        """A computation's plan, made once."""
+        plan = self._plans.get(id(computation))
+        if plan is None:
+            keep = self._trace.wants if self._trace is not None else lambda _: False
+            plan = self._plans[id(computation)] = self.index.plan(computation, keep)
+        return plan
+
+    def run_plan(self, plan: Plan, args: Sequence[Value]) -> Value:
+        """The root's value. Raises ExecutionError."""
+        values: list[Value | None] = [None] * plan.slots
+        for slot, argument in zip(plan.parameters, args, strict=True):
+            if slot >= 0:
+                values[slot] = argument
+        del args
+        if self._max_steps is not None and self.steps + len(plan.steps) > self._max_steps:
+            raise ExecutionError(f"more than {self._max_steps} instructions were run (--max-steps)")
+        self.steps += len(plan.steps)
+        if self._progress is not None:
+            self._progress(self.steps)
+        with np.errstate(all="ignore"):
+            for step in plan.steps:
+                result = step.function(self, step.instruction, *[values[slot] for slot in step.operands])
+                values[step.slot] = result
+                if self._checked:
+                    self._check(step.instruction, result)
+                if self._trace is not None and not self.in_apply and self._trace.wants(step.instruction):
+                    self._trace.callback(step.instruction, result)
+                for slot in step.frees:
+                    values[slot] = None
+        result = values[plan.root]
+        assert result is not None
+        return result
+
+    def _check(self, instruction: Instruction, value: Value) -> None:
+        wrong = check_value(value, instruction.shape, (1, self.lanes))
+        if wrong:
+            raise execution_error(instruction, f"{instruction.opcode} has computed {wrong}: a fault of the executor")
+
+
+def is_token(value: Value) -> bool:
+    """Whether a value is a token."""
+    return isinstance(value, Token)

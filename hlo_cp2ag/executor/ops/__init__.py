@@ -1,0 +1,1 @@
+"""One function an op; every module here is imported, and its functions are found by opcode."""

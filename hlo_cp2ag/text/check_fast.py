@@ -1,0 +1,216 @@
+"""The batch path of `check`: the instructions that are written as XLA prints them, a computation at a time.
+
+It never says what is wrong. A line is either shown to be right, by lookups of pieces of text that were shown to be right
+before (shapes, opcodes with their attributes, names defined further up), or handed to checker.py, which looks at that
+instruction by itself. So both ways give the same verdict, and the second one the messages.
+
+What makes it fast: one `findall` for a computation cuts all its lines; what recurs is remembered by its text; metadata,
+which recurs least, is found valid by its regular expression and blanked out before anything is looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlo_cp2ag.ir.literal import LiteralTextError, check_literal
+from hlo_cp2ag.ir.shape import ArrayShape, Shape, ShapeTextError, TupleShape, compatible, parse_shape
+from hlo_cp2ag.text.check_rules import CHANNELS, RESHAPED
+from hlo_cp2ag.text.check_state import RESERVED
+from hlo_cp2ag.text.opcodes import PRIMITIVE_TYPES, opcode_spec
+
+if TYPE_CHECKING:
+    from hlo_cp2ag.text.check_state import Scope, State
+
+_LINE = re.compile(
+    r"\n +(ROOT )?(%?[A-Za-z_][A-Za-z0-9_.\-]*) = "
+    r"(?:([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?|\([^\n]*?\)(?= [a-z][a-z0-9\-]*\()) ([a-z][a-z0-9\-]*)\(([^()\n]*)\)([^\n]*)|[^\n]*)"
+)
+"""ROOT, name, shape, opcode, operands and attributes of a line; no shape for a line in another form."""
+
+_METADATA = re.compile(
+    r", metadata=\{(?:op_type=\"[A-Za-z0-9_.\-]*\" ?)?(?:op_name=\"[^\"\\\n]*(?:\\['\"][^\"\\\n]*)*\")?"
+    r"(?: ?source_file=\"[^\"\\\n]*\")?(?: source_line=\d{1,9})?(?: source_end_line=\d{1,9})?(?: source_column=\d{1,9})?"
+    r"(?: source_end_column=\d{1,9})?(?: ?stack_frame_id=\d{1,9})?(?: ?scheduling_name=\"[^\"\\\n]*\")?\}"
+)
+"""Metadata in the order in which XLA prints it, with the escapes that occur in names."""
+
+_NO_METADATA = ", metadata={}"
+_INDEX = re.compile(r"/\*index=\d+\*/")
+_WITH_SHAPE = re.compile(r"([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?) (%?[A-Za-z_][A-Za-z0-9_.\-]*)(?:, |$)")
+
+_SINGLY = RESHAPED | CHANNELS | {
+    "async-done", "async-start", "async-update", "conditional", "dynamic-reshape", "infeed", "scan", "triangular-solve",
+}  # fmt: skip
+"""Opcodes that are always looked at by themselves: they make other shapes than the text says, or ask much."""
+
+_BY_RANK = {"dynamic-slice": 1, "dynamic-update-slice": 2}
+_ANY, _EVEN, _ODD, _ELEMENTS = -1, -2, -3, -4
+_FREE = {"reduce": _EVEN, "reduce-window": _EVEN, "scatter": _ODD, "tuple": _ELEMENTS}
+_LEADING = -10
+"""`_LEADING - n`: n operands, then indices, as many as the first operand has dimensions, or one of rank 1."""
+_LEAST = {"dot": 2, "rng-bit-generator": 1}
+_BAD_NAMES = RESERVED | {"%" + name for name in PRIMITIVE_TYPES}
+_LONGEST_REMEMBERED = 200
+
+
+class Batch:
+    """Remembers for one module what was shown to be right."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.shapes: dict[str, Shape] = {}
+        self.counts: dict[str, int] = {}
+        """By opcode and attributes: how many operands go with them."""
+        self.constants: set[tuple[str, str]] = set()
+        self.strange_names = "__" in state.source.text
+
+    def check(self, scope: Scope) -> bool:
+        """Checks a computation and fills its scope; False if it is not written line by line.
+
+        Raises HloSyntaxError for the first thing that is wrong.
+        """
+        computation = scope.computation
+        if not computation.certain_lines:
+            return False
+        start, end = computation.body_span
+        text = self.state.source.text[start:end]
+        if "metadata={" in text:
+            text = _METADATA.sub(_NO_METADATA, text)
+        if "/*" in text:
+            text = _INDEX.sub("", text)
+        lines = _LINE.findall(text)
+        if self._has_bad_names(lines):
+            return False
+        self._check_lines(scope, lines)
+        return True
+
+    def _has_bad_names(self, lines: list[tuple[str, ...]]) -> bool:
+        heads = [line[1] for line in lines]
+        if not _BAD_NAMES.isdisjoint(heads):
+            return True
+        return self.strange_names and any(head.startswith(("__", "%__")) for head in heads)
+
+    def _check_lines(self, scope: Scope, lines: list[tuple[str, ...]]) -> None:
+        from hlo_cp2ag.text.checker import check_instruction
+
+        written = scope.shapes.written
+        shapes, counts, constants = self.shapes, self.counts, self.constants
+        state, computation = self.state, scope.computation
+        name = opcode = ""
+        for index, (root, name, shape_text, opcode, operands, attributes) in enumerate(lines):
+            count = counts.get(opcode + attributes)
+            shape = shapes.get(shape_text)
+            if count is None or shape is None or (root and scope.root is not None):
+                self._singly(scope, index, shape_text, opcode, attributes, check_instruction)
+                continue
+            if opcode == "constant":
+                if (shape_text, operands) not in constants and not self._is_literal(shape, shape_text, operands):
+                    check_instruction(state, scope, computation.table.instruction(index))
+                    continue
+            elif opcode == "parameter":
+                if not operands.isdecimal() or len(operands) > 9 or int(operands) in scope.parameters:
+                    check_instruction(state, scope, computation.table.instruction(index))
+                    continue
+                scope.parameters[int(operands)] = shape
+            else:
+                try:
+                    found = [written[operand] for operand in operands.split(", ")] if operands else []
+                except KeyError:
+                    with_shapes = self._with_shapes(written, operands)
+                    if with_shapes is None:
+                        check_instruction(state, scope, computation.table.instruction(index))
+                        continue
+                    found = with_shapes
+                if len(found) != count and not _fits(count, found, shape):
+                    check_instruction(state, scope, computation.table.instruction(index))
+                    continue
+            written[name] = shape
+            if root:
+                scope.root, scope.root_opcode = name.lstrip("%"), opcode
+        if lines and scope.last != name.lstrip("%"):
+            scope.last, scope.last_opcode = name.lstrip("%"), opcode
+
+    def _singly(
+        self, scope: Scope, index: int, shape_text: str, opcode: str, attributes: str, check_instruction: object
+    ) -> None:
+        """Checks an instruction by itself, and remembers what that shows. Raises HloSyntaxError."""
+        instruction = scope.computation.table.instruction(index)
+        check_instruction(self.state, scope, instruction)  # type: ignore[operator]
+        if not shape_text:
+            return
+        if shape_text not in self.shapes and instruction.body.shape is not None:
+            try:
+                self.shapes[shape_text] = parse_shape(shape_text)
+            except ShapeTextError:
+                return
+        key = opcode + attributes
+        if key not in self.counts and opcode not in _SINGLY and "control-predecessors" not in attributes:
+            count = self._count(opcode, attributes)
+            if count is not None:
+                self.counts[key] = count
+
+    def _count(self, opcode: str, attributes: str) -> int | None:
+        """How many operands an opcode takes, for `_fits`; None if that depends on more than can be remembered."""
+        spec = opcode_spec(opcode)
+        if spec is None or spec.wrapped is not None or "parameter_replication" in attributes:
+            return None
+        if opcode == "custom-call" and "operand_layout_constraints" in attributes:
+            return None
+        if opcode == "broadcast" and "dimensions=" not in attributes:
+            return None
+        if spec.operand_counts is not None:
+            return min(spec.operand_counts)
+        if opcode in _LEAST:
+            return None
+        if opcode in _BY_RANK:
+            return _LEADING - _BY_RANK[opcode]
+        return _FREE.get(opcode, _ANY)
+
+    def _is_literal(self, shape: Shape, shape_text: str, literal: str) -> bool:
+        try:
+            check_literal(literal, shape)
+        except LiteralTextError:
+            return False
+        if len(literal) <= _LONGEST_REMEMBERED:
+            self.constants.add((shape_text, literal))
+        return True
+
+    def _with_shapes(self, written: dict[str, Shape], operands: str) -> list[Shape] | None:
+        """The shapes of operands that are written with theirs; None if some operand is not to be had so."""
+        found: list[Shape] = []
+        length = 0
+        for match in _WITH_SHAPE.finditer(operands):
+            if match.start() != length:
+                return None
+            length = match.end()
+            known = written.get(match.group(2))
+            stated = self.shapes.get(match.group(1))
+            if known is None or stated is None or (stated is not known and not compatible(known, stated)):
+                return None
+            found.append(known)
+        return found if length == len(operands) and not operands.endswith(", ") else None
+
+
+def _fits(count: int, operands: list[Shape], shape: Shape) -> bool:
+    """Whether the number of operands is one that goes with a count."""
+    found = len(operands)
+    if count >= 0:
+        return found == count
+    if count == _ANY:
+        return True
+    if count == _EVEN:
+        return found % 2 == 0
+    if count == _ODD:
+        return found % 2 == 1
+    if count == _ELEMENTS:
+        return isinstance(shape, TupleShape) and len(shape.elements) == found
+    leading = _LEADING - count
+    first = operands[0] if operands else None
+    if not isinstance(first, ArrayShape) or found < leading:
+        return False
+    if found == leading + first.rank:
+        # One index of rank 1 goes too, which is asked only where the counts do not fit.
+        return all(isinstance(operand, ArrayShape) for operand in operands)
+    last = operands[-1]
+    return found == leading + 1 and isinstance(last, ArrayShape) and last.rank == 1
