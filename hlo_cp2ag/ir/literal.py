@@ -222,9 +222,11 @@ def _nested(words: list[str], dimensions: tuple[int, ...]) -> str:
             count *= outer
         # From rank 4 on, each opening brace inside says which index it is.
         labelled = rank > 3 and level > 0
+        inner = " " if size or not labelled else ""
         rows = [
-            "{ "
-            + (f"/*i{level - 1}={i % dimensions[level - 1]}*/ " if labelled else "")
+            "{"
+            + (f" /*i{level - 1}={i % dimensions[level - 1]}*/" if labelled else "")
+            + inner
             + ", ".join(rows[i * size : (i + 1) * size])
             + " }"
             for i in range(count)

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from hlo_cp2ag.ir.attributes import DeviceGroups
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
+from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.text.opcodes import OPCODES, split_opcode
 
 T = TypeVar("T")
@@ -442,7 +443,12 @@ class Uniformity:
         if text is None:
             return frozenset()
         if text.value_text not in self._device_sets:
-            groups = cast(DeviceGroups, instruction.attribute("replica_groups")).to_groups()
+            try:
+                groups = cast(DeviceGroups, instruction.attribute("replica_groups")).to_groups()
+            except HloSyntaxError:
+                raise
+            except ValueError as error:  # numbers that do not fill the groups
+                raise instruction.error(str(error), text.value_span) from None
             is_one = len(groups) == 1 and groups[0]
             self._device_sets[text.value_text] = frozenset(groups[0]) if is_one else None if groups else frozenset()
         return self._device_sets[text.value_text]

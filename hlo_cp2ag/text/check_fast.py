@@ -39,17 +39,29 @@ _NO_METADATA = ", metadata={}"
 _INDEX = re.compile(r"/\*index=\d+\*/")
 _WITH_SHAPE = re.compile(r"([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?) (%?[A-Za-z_][A-Za-z0-9_.\-]*)(?:, |$)")
 
-_SINGLY = RESHAPED | CHANNELS | {
-    "async-done", "async-start", "async-update", "conditional", "dynamic-reshape", "infeed", "scan", "triangular-solve",
+_VARYING = re.compile(
+    r", (?:(index|channel_id|iota_dimension)=[0-9]{1,18}"
+    r"|(to_apply|calls|body|condition|select|scatter|true_computation|false_computation)=%?([A-Za-z_][A-Za-z0-9_.\-]*)"
+    r"|(slice=)\{(?:\[[0-9]{1,18}:[0-9]{1,18}(?::[0-9]{1,18})?\](?:, (?=\[))?)+\})(?=, [a-z]|$)"
+)
+"""Attributes whose values hardly ever recur, and are right whatever their number, and wherever their name is known.
+
+Where this finds something inside of a string or a raw dictionary it does no harm: nothing in there can be wrong.
+"""
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*: ([a-z][a-z0-9]*\[[0-9,]*\])(?:, (?=[A-Za-z_])|(?=\)))")
+
+_SINGLY = RESHAPED | {
+    "async-done", "async-start", "async-update", "conditional", "dynamic-reshape", "scan", "triangular-solve",
 }  # fmt: skip
 """Opcodes that are always looked at by themselves: they make other shapes than the text says, or ask much."""
 
 _BY_RANK = {"dynamic-slice": 1, "dynamic-update-slice": 2}
-_ANY, _EVEN, _ODD, _ELEMENTS = -1, -2, -3, -4
-_FREE = {"reduce": _EVEN, "reduce-window": _EVEN, "scatter": _ODD, "tuple": _ELEMENTS}
+_ANY, _EVEN, _ODD, _ELEMENTS, _SOME, _PAIR = -1, -2, -3, -4, -5, -6
+_FREE = {
+    "reduce": _EVEN, "reduce-window": _EVEN, "scatter": _ODD, "tuple": _ELEMENTS, "rng-bit-generator": _SOME, "dot": _PAIR,
+}  # fmt: skip
 _LEADING = -10
 """`_LEADING - n`: n operands, then indices, as many as the first operand has dimensions, or one of rank 1."""
-_LEAST = {"dot": 2, "rng-bit-generator": 1}
 _BAD_NAMES = RESERVED | {"%" + name for name in PRIMITIVE_TYPES}
 _LONGEST_REMEMBERED = 200
 
@@ -101,9 +113,13 @@ class Batch:
         for index, (root, name, shape_text, opcode, operands, attributes) in enumerate(lines):
             count = counts.get(opcode + attributes)
             shape = shapes.get(shape_text)
+            if count is None and attributes:
+                count = self._canonical_count(opcode, attributes)
             if count is None or shape is None or (root and scope.root is not None):
                 self._singly(scope, index, shape_text, opcode, attributes, check_instruction)
                 continue
+            if opcode in CHANNELS:
+                scope.channel_texts[name.lstrip("%")] = attributes
             if opcode == "constant":
                 if (shape_text, operands) not in constants and not self._is_literal(shape, shape_text, operands):
                     check_instruction(state, scope, computation.table.instruction(index))
@@ -148,7 +164,19 @@ class Batch:
         if key not in self.counts and opcode not in _SINGLY and "control-predecessors" not in attributes:
             count = self._count(opcode, attributes)
             if count is not None:
-                self.counts[key] = count
+                self.counts[key] = self.counts[opcode + _VARYING.sub(_without_value, attributes)] = count
+
+    def _canonical_count(self, opcode: str, attributes: str) -> int | None:
+        """The count that goes with attributes that differ from known ones only in numbers and computations' names."""
+        if ", " not in attributes or opcode in _SINGLY:
+            return None
+        count = self.counts.get(opcode + _VARYING.sub(_without_value, attributes))
+        if count is not None:
+            programs = self.state.programs
+            for _, reference, name, _ in _VARYING.findall(attributes):
+                if reference and (name not in programs or (name in RESERVED and f"={name}" in attributes)):
+                    return None
+        return count
 
     def _count(self, opcode: str, attributes: str) -> int | None:
         """How many operands an opcode takes, for `_fits`; None if that depends on more than can be remembered."""
@@ -161,7 +189,7 @@ class Batch:
             return None
         if spec.operand_counts is not None:
             return min(spec.operand_counts)
-        if opcode in _LEAST:
+        if opcode.startswith("collective-permute") and "slice_sizes=" in attributes:
             return None
         if opcode in _BY_RANK:
             return _LEADING - _BY_RANK[opcode]
@@ -192,6 +220,10 @@ class Batch:
         return found if length == len(operands) and not operands.endswith(", ") else None
 
 
+def _without_value(match: re.Match[str]) -> str:
+    return f", {match.group(match.lastindex - (match.lastindex == 3))}*"  # type: ignore[operator]
+
+
 def _fits(count: int, operands: list[Shape], shape: Shape) -> bool:
     """Whether the number of operands is one that goes with a count."""
     found = len(operands)
@@ -203,6 +235,8 @@ def _fits(count: int, operands: list[Shape], shape: Shape) -> bool:
         return found % 2 == 0
     if count == _ODD:
         return found % 2 == 1
+    if count in (_SOME, _PAIR):
+        return found >= (1 if count == _SOME else 2)
     if count == _ELEMENTS:
         return isinstance(shape, TupleShape) and len(shape.elements) == found
     leading = _LEADING - count

@@ -190,11 +190,10 @@ def _recv(case: Case) -> None:
 
 
 def _channel_done(case: Case) -> None:
-    if case.names[0] in case.scope.channels:
-        given, other = case.attributes.values.get("channel_id"), case.scope.channels[case.names[0]]
-        if given != other:
-            says = "no channel_id" if other is None else f"channel_id={other}"
-            raise case.error(f"{case.names[0]!r} has {says}, so {case.opcode} has to", at=case.at("channel_id"))
+    has_channel, other = case.scope.channel(case.names[0])
+    if has_channel and case.attributes.values.get("channel_id") != other:
+        says = "no channel_id" if other is None else f"channel_id={other}"
+        raise case.error(f"{case.names[0]!r} has {says}, so {case.opcode} has to", at=case.at("channel_id"))
 
 
 def _recv_done(case: Case) -> None:

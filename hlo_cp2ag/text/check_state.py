@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from hlo_cp2ag.ir.module import Computation, HloModule
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.text.opcodes import KEYWORDS, PRIMITIVE_TYPES
+from hlo_cp2ag.text.value_reader import wrap_int64
 
 if TYPE_CHECKING:
     from hlo_cp2ag.text.check_fast import Batch
@@ -92,6 +94,18 @@ class Scope:
     chains: dict[str, AsyncChain] = field(default_factory=dict)
     channels: dict[str, int | None] = field(default_factory=dict)
     """The channel_id, or none, of every instruction that could have one."""
+    channel_texts: dict[str, str] = field(default_factory=dict)
+    """The attributes of those whose channel_id nobody has asked for yet."""
+
+    def channel(self, name: str) -> tuple[bool, int | None]:
+        """Whether an instruction could have a channel_id, and which it has."""
+        if name in self.channels:
+            return True, self.channels[name]
+        text = self.channel_texts.get(name)
+        if text is None:
+            return False, None
+        found = re.search(r", channel_id=(-?\d+)", text)
+        return True, wrap_int64(found.group(1)) if found else None
 
 
 class State:

@@ -323,6 +323,7 @@ def test_operands_in_odd_writing(line: str) -> None:
     [
         ("a = s32[] negate(nobody)", "undefined operand 'nobody'"),
         ("a = s32[] call(k), to_apply=nothing", "undefined computation 'nothing'"),
+        (f"a = s32[] all-reduce(v), {GROUP}=[1,4]<=[5]", "does not hold 5 devices"),
         ("a = s32[] call(k)", "call names no computation"),
         ("q = (s32[]) tuple(k)\na = s32[] get-tuple-element(q), index=1", "tuple has 1 operands, expects number 2"),
     ],

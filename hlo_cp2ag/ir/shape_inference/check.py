@@ -26,8 +26,8 @@ from .query import Called, Query
 
 EXACT = frozenset((
     *("add-dependency", "after-all", "all-reduce-done", "async-done", "async-update", "call", "conditional"),
-    *("copy-done", "copy-start", "fusion", "get-tuple-element", "opt-barrier", "outfeed", "recv-done", "send"),
-    *("send-done", "tuple", "while"),
+    *("copy-done", "copy-start", "dynamic-update-slice", "fusion", "get-tuple-element", "opt-barrier", "outfeed"),
+    *("recv-done", "scan", "send", "send-done", "tuple", "while"),
 ))
 """Opcodes that pass values on: their result has the inferred element types exactly.
 
