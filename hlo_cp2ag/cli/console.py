@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from hlo_cp2ag.cli import files
 from hlo_cp2ag.ir.source import Diagnostic, HloError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def is_terminal(stream: object = None) -> bool:
     """Whether a stream (stderr) is a terminal."""
     stream = sys.stderr if stream is None else stream
     try:
-        return bool(stream.isatty())  # type: ignore[attr-defined]
+        return stream is not None and bool(stream.isatty())  # type: ignore[union-attr]
     except ValueError:
         return False
 
@@ -40,6 +41,8 @@ def _rich(stream: object) -> Console:
 
 def say(text: str, severity: str = "note") -> None:
     """One message on stderr; on a terminal its severity word is coloured."""
+    if sys.stderr is None:
+        return
     try:
         if wants_colour():
             from rich.text import Text
@@ -49,8 +52,8 @@ def say(text: str, severity: str = "note") -> None:
             _rich(sys.stderr).print(styled)
         else:
             sys.stderr.write(text + "\n")
-    except BrokenPipeError:
-        pass
+    except OSError:
+        files.discard(sys.stderr)  # nobody reads it any more; the result does not suffer from that
 
 
 def error(problem: HloError) -> None:
@@ -77,8 +80,8 @@ def summary(text: str) -> None:
 
 def write_diff(diff: str) -> None:
     """A unified diff on stdout, coloured on a terminal."""
-    if not wants_colour(sys.stdout):
-        sys.stdout.buffer.write(diff.encode())
+    if sys.stdout is None or not wants_colour(sys.stdout):
+        files.write_bytes("-", diff.encode())
         return
     from rich.text import Text
 
@@ -87,9 +90,3 @@ def write_diff(diff: str) -> None:
     for line in diff.splitlines():
         style = "bold" if line.startswith(("---", "+++")) else styles.get(line[:1], "")
         console.print(Text(line, style=style))
-
-
-def close_broken_pipe() -> None:
-    """Lets the interpreter end quietly when nobody reads stdout any more."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import stat
 import sys
 import tempfile
 from pathlib import Path
+from typing import TextIO
 
 from hlo_cp2ag.ir.source import HloError, SourceText
 
@@ -70,38 +73,63 @@ def write_bytes(path: str, data: bytes) -> None:
 
     Raises HloError if it cannot be written, BrokenPipeError if nobody reads a pipe any more.
     """
-    if path == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        return
     try:
-        _write_file(path, data)
+        if path == "-":
+            write_stdout(data)
+        else:
+            _write_file(path, data)
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise HloError(f"{path}: error: cannot write it: {reason}") from None
+        raise HloError(f"{'<stdout>' if path == '-' else path}: error: cannot write it: {reason}") from None
+
+
+def write_stdout(data: bytes) -> None:
+    """Writes to standard output. Raises OSError if that fails or standard output is closed."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "standard output is closed")
+    try:
+        sys.stdout.flush()
+        # With PYTHONUNBUFFERED the buffer is the raw file, which may write a part only.
+        view = memoryview(data)
+        while view:
+            view = view[sys.stdout.buffer.write(view) :]
+        sys.stdout.buffer.flush()
+    except OSError:
+        discard(sys.stdout)
+        raise
+
+
+def discard(stream: TextIO | None) -> None:
+    """Sends what a stream still holds nowhere, so that the interpreter does not stumble over it when it ends."""
+    if stream is not None:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def _write_file(path: str, data: bytes) -> None:
+    # /dev/fd/N may lead to a regular file, whose position and appending belong to the shell: no second opening.
+    absolute = os.path.abspath(path)
+    number = _DESCRIPTOR.fullmatch(absolute)
+    if number is not None or absolute in _STANDARD:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        _write_all(os.dup(int(number.group(1)) if number is not None else _STANDARD[absolute]), data)
+        return
     try:
         mode: int | None = os.stat(path).st_mode
     except FileNotFoundError:
         mode = None
     if mode is not None and not stat.S_ISREG(mode):
-        with open(path, "wb", buffering=0) as out:
-            view = memoryview(data)
-            while view:
-                view = view[out.write(view) :]
-        return
-    # /dev/fd/N and /proc/self/fd/N may lead to a regular file, whose position and appending belong to the shell.
-    if os.path.abspath(path).startswith(("/dev/fd/", "/proc/self/fd/", "/dev/stdout", "/dev/stderr")):
-        with open(path, "ab") as out:
-            out.write(data)
+        _write_all(os.open(path, os.O_WRONLY), data)
         return
     target = os.path.realpath(path)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=f".{os.path.basename(target)}.", suffix=".tmp")
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".cp2ag-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(data)
@@ -111,6 +139,14 @@ def _write_file(path: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Writes everything to a file descriptor and closes it."""
+    with open(descriptor, "wb", buffering=0) as out:
+        view = memoryview(data)
+        while view:
+            view = view[out.write(view) :]
 
 
 def _umask() -> int:

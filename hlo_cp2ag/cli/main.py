@@ -9,7 +9,7 @@ import sys
 import click
 
 from hlo_cp2ag import __version__
-from hlo_cp2ag.cli import console
+from hlo_cp2ag.cli import console, files
 from hlo_cp2ag.ir.source import HloError
 
 _COMMANDS = {"rewrite": "hlo_cp2ag.cli.rewrite", "check": "hlo_cp2ag.cli.check"}
@@ -18,8 +18,18 @@ TROUBLE = 2
 _INTERRUPTED = 130
 
 
+class _ClosedPipe(Exception):
+    """Nobody reads our output any more. Click would make exit code 1 of a BrokenPipeError."""
+
+
 class _LazyGroup(click.Group):
     """Imports a command's module only when the command is asked for."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ClosedPipe from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -62,8 +72,8 @@ def main() -> None:
     except HloError as error:
         console.error(error)
         code = TROUBLE
-    except BrokenPipeError:
-        console.close_broken_pipe()
+    except (_ClosedPipe, BrokenPipeError):
+        files.discard(sys.stdout)
         code = 0
     except RecursionError:
         console.say("cp2ag: error: the input nests too deeply for this program", severity="error")
@@ -72,7 +82,8 @@ def main() -> None:
         console.say("cp2ag: error: out of memory", severity="error")
         code = TROUBLE
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        console.close_broken_pipe()
+        files.discard(sys.stdout)
     sys.exit(code if isinstance(code, int) else 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 
 import click
@@ -158,7 +157,6 @@ def _write(run: _Run, data: bytes, text: str, in_path: str, out_path: str, check
 
         diff = unified_diff(text, _all_edits(run), files.shown(in_path))
         if check_only or out_path == "-":
-            sys.stdout.flush()
             console.write_diff(diff)
         else:
             files.write_bytes(out_path, diff.encode())

@@ -38,8 +38,39 @@ def lower(array: Array, element_type: str) -> Array:
         return array
     if is_integer(element_type):
         return wrap(array, element_type)
+    if is_floating(element_type):
+        return round_to(array, element_type)
     with np.errstate(all="ignore"):
         return array.astype(target)
+
+
+def round_to(array: Array, element_type: str) -> Array:
+    """f32 or f64 numbers rounded to nearest even in a floating-point type.
+
+    f64 becomes f16 and bf16 by way of f32, as in XLA, and everything narrower directly. f4 types have no NaN: XLA's
+    conversion makes it -0.
+    """
+    target = dtype_of(element_type)
+    with np.errstate(all="ignore"):
+        if array.dtype == np.float64 and element_bits(element_type) < 32:
+            array = array.astype(np.float32) if element_bits(element_type) == 16 else _round_to_odd(array)
+        result = array.astype(target)
+        if element_bits(element_type) < 8:
+            nan = np.isnan(array)
+            if nan.any():
+                result = np.where(nan, target.type(-0.0), result)
+    return result
+
+
+def _round_to_odd(array: Array) -> Array:
+    """f64 numbers as f32 ones from which rounding to fewer bits gives what rounding the f64 numbers gives."""
+    single = array.astype(np.float32)
+    back = single.astype(np.float64)
+    inexact = np.isfinite(single) & np.isfinite(array) & (back != array)
+    bits = single.view(np.uint32)
+    # The last bit of the neighbour towards zero is set: it lies strictly between the same two narrow numbers.
+    inward = inexact & (np.abs(back) > np.abs(array))
+    return np.asarray((bits - inward.astype(np.uint32)) | inexact.astype(np.uint32)).view(np.float32)
 
 
 def wrap(array: Array, element_type: str) -> Array:

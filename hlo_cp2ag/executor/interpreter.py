@@ -11,7 +11,7 @@ import numpy as np
 
 from hlo_cp2ag.executor.plan import ModuleIndex, Plan
 from hlo_cp2ag.executor.registry import ExecutionError, execution_error
-from hlo_cp2ag.executor.values import Array, Token, Value, check_value, map_arrays
+from hlo_cp2ag.executor.values import Array, Value, check_value, map_arrays, zeros
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.topology.process_grid import ProcessGrid
@@ -92,6 +92,10 @@ class Execution:
             self._memo[key] = make()
         return self._memo[key]  # type: ignore[return-value]
 
+    def wrapped(self, instruction: Instruction) -> Instruction:
+        """The instruction that a sugared async start is about."""
+        return self.index.wrapped(instruction)
+
     def simple_reducer(self, computation: Computation) -> str | None:
         """The opcode if the computation is one binary op of its two parameters as they come, else None."""
         known = id(computation)
@@ -136,8 +140,6 @@ class Execution:
         return map_arrays(lambda a: np.broadcast_to(a, (count,)).reshape(shape), result)
 
     def _empty(self, computation: Computation) -> Value:
-        from hlo_cp2ag.executor.values import zeros
-
         return map_arrays(lambda a: a[:0], zeros(computation.root.shape))
 
     # ---- running
@@ -181,7 +183,3 @@ class Execution:
         if wrong:
             raise execution_error(instruction, f"{instruction.opcode} has computed {wrong}: a fault of the executor")
 
-
-def is_token(value: Value) -> bool:
-    """Whether a value is a token."""
-    return isinstance(value, Token)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo_cp2ag.executor.registry import Op, find_op
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, InstructionBody, Operand
-from hlo_cp2ag.ir.shape import Shape, compatible
+from hlo_cp2ag.ir.shape import Shape, TupleShape, compatible
 from hlo_cp2ag.ir.source import Span
-from hlo_cp2ag.text.opcodes import ATTRIBUTE_KINDS, AttributeKind, split_opcode
+from hlo_cp2ag.text.opcodes import ATTRIBUTE_KINDS, OPCODES, PRIMITIVE_TYPES, AttributeKind, split_opcode
 
 CALLING_ATTRIBUTES = tuple(
     name
@@ -17,6 +17,8 @@ CALLING_ATTRIBUTES = tuple(
     if kind in (AttributeKind.COMPUTATION, AttributeKind.COMPUTATION_LIST)
 )
 """The attributes that name computations or hold them."""
+
+_RESERVED = OPCODES | PRIMITIVE_TYPES
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class ModuleIndex:
         self._operand_shapes: dict[int, tuple[Shape, ...]] = {}
         self._called: dict[tuple[int, str], tuple[Computation, ...]] = {}
         self._parameters: dict[int, tuple[Instruction, ...]] = {}
+        self._wrapped: dict[int, Instruction] = {}
         self._kept: list[Instruction] = []  # instructions are known by their ids here, so none may be freed
 
     # ---- instructions and operands
@@ -106,6 +109,8 @@ class ModuleIndex:
                         yield Node(implicit[operand.name], ())
                     found.append(implicit[operand.name])
                     continue
+                if operand.name in _RESERVED and computation.find(operand.name) is None:
+                    continue  # XLA's parser passes over an operand that is only a word of its own
                 if operand.name is None:
                     raise current.error("an operand without a name", operand.span)
                 target = instruction.operand_instruction(operand)
@@ -124,10 +129,22 @@ class ModuleIndex:
             shapes = self._operand_shapes[id(instruction)]
         return shapes
 
-    def alias(self, made: Instruction, original: Instruction) -> None:
-        """Lets an instruction that the executor made stand for another one with the same operands."""
-        self._kept.append(made)
-        self._operand_shapes[id(made)] = self.operand_shapes(original)
+    def wrapped(self, instruction: Instruction) -> Instruction:
+        """The instruction that a sugared async start is about, with the same operands. Raises HloSyntaxError."""
+        made = self._wrapped.get(id(instruction))
+        if made is None:
+            split, body = split_opcode(instruction.opcode), instruction.body
+            shape = instruction.shape
+            if split is None or split[1] is None or not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+                raise instruction.error("an async start returns a tuple of operands and result")
+            made = Instruction(
+                instruction.computation, instruction.index, instruction.name, instruction.name_span, split[1], False,
+                instruction.span,
+            )  # fmt: skip
+            made._body = replace(body, opcode=split[1], shape=shape.elements[1])
+            self._operand_shapes[id(made)] = self.operand_shapes(instruction)
+            self._wrapped[id(instruction)] = made
+        return made
 
     # ---- computations
 
@@ -149,6 +166,11 @@ class ModuleIndex:
             if ATTRIBUTE_KINDS.get(attribute) == AttributeKind.COMPUTATION:
                 return (self._inline[span.start],)
         inside = {start: c for start, c in self._inline.items() if span.start <= start < span.end}
+        inside = {
+            start: c
+            for start, c in inside.items()
+            if not any(o.span.start < start and c.span.end <= o.span.end for o in inside.values())
+        }
         if inside:
             return tuple(self._of_list(instruction, span, inside))
         value = instruction.attribute(attribute)

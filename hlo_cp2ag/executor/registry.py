@@ -20,7 +20,6 @@ from hlo_cp2ag.ir.shape import ArrayShape, Shape
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 
-
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -63,6 +62,9 @@ class Context(Protocol):
 
     def memo(self, instruction: Instruction, what: str, make: Callable[[], T]) -> T:
         """What `make` returns, made once in a run for each instruction and `what`: parsed constants, group tables."""
+
+    def wrapped(self, instruction: Instruction) -> Instruction:
+        """The instruction that a sugared async start is about: the reduce-scatter of a `reduce-scatter-start(...)`."""
 
     def simple_reducer(self, computation: Computation) -> str | None:
         """The opcode if the computation is one elementwise binary op of its two parameters, as they come: else None."""

@@ -29,7 +29,7 @@ class Token:
 
 TOKEN = Token()
 
-Value: TypeAlias = Union[Array, Token, "tuple[Value, ...]"]  # noqa: UP007 (a forward reference)
+Value: TypeAlias = Union[Array, Token, "tuple[Value, ...]"]
 
 
 def leaves(value: Value) -> Iterator[Array | Token]:

@@ -151,13 +151,14 @@ class PaddingConfig:
 
 @dataclass(frozen=True)
 class SliceRanges:
-    """`{[0:8:2], [0:1]}`: for each dimension start, limit and stride."""
+    """`{[0:8:2], [0:1:1]}`: for each dimension start, limit and stride."""
 
     ranges: tuple[tuple[int, int, int], ...] = ()
 
     def to_text(self) -> str:
-        """The ranges as XLA prints them."""
-        return "{" + ", ".join(f"[{a}:{b}]" if c == 1 else f"[{a}:{b}:{c}]" for a, b, c in self.ranges) + "}"
+        """The ranges as XLA prints them: the strides only if one is not 1."""
+        strides = any(stride != 1 for _, _, stride in self.ranges)
+        return "{" + ", ".join(f"[{a}:{b}:{c}]" if strides else f"[{a}:{b}]" for a, b, c in self.ranges) + "}"
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------

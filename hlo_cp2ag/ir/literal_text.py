@@ -8,7 +8,8 @@ that follows XLA's parser step by step, with its leniency (commas too many or to
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from hlo_cp2ag.ir.element_types import COMPLEX_LIMITS, FLOAT_FORMATS, complex_part, integer_range
@@ -121,15 +122,21 @@ def _checked_floats(flat: bytes, words: list[str], element_type: str) -> ArrayWo
 
 # ---- the slow way ----------------------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(
+_TOKEN = (
     r"[ \t\r\n]*(?:(?P<mark>[{}(),]|\.\.\.)"
     r"|(?P<number>(?=[0-9\-])(?:"
     r"(?P<decimal>-?(?:\d+\.\d*|\d*\.\d+|\d+)[eE][+\-]?\d+|-?(?:\d+\.\d*|\d*\.\d+))"
     r"|(?P<bad>[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,}|[0-9]+(?:x[0-9]+)+|-?[0-9]+_-?[0-9]+)"
     r"|(?P<int>-?\d+)|(?P<minus_inf>-inf)|(?P<minus_nan>-nan(?:\(0x[0-9a-fA-F]+\)|(?!\()))))"
-    r"|(?P<word>(?:nan(?![A-Za-z0-9_.\-=:(])|nan\(0x[0-9a-fA-F]+\)|(?:true|false|inf)(?![A-Za-z0-9_.\-=:]))))",
-    re.ASCII,
+    r"|(?P<word>(?:nan(?![A-Za-z0-9_.\-=:(])|nan\(0x[0-9a-fA-F]+\)|(?:true|false|inf)(?![A-Za-z0-9_.\-=:]))))"
 )
+
+
+@lru_cache(maxsize=1)
+def _token() -> Callable[[str, int], re.Match[str] | None]:
+    return re.compile(_TOKEN, re.ASCII).match
+
+
 _ALL_BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -144,7 +151,7 @@ class _Walker:
         self.advance()
 
     def advance(self) -> None:
-        match = _TOKEN.match(self.text, self.end)
+        match = _token()(self.text, self.end)
         if match is None:
             blanks = _ALL_BLANKS.match(self.text, self.end)
             self.start = blanks.end() if blanks else self.end

@@ -17,6 +17,7 @@ from hlo_cp2ag.ir.source import Span
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d+)")
+_ZEROS = re.compile(r"(?<=.)\.0+(\d*)$")
 _STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
@@ -87,7 +88,8 @@ class Rewriter:
     def fresh_name(self, opcode: str) -> str:
         """A name as XLA's uniquer gives it: `opcode`, else `opcode.N` with the smallest free N >= 1."""
         if self._taken is None:
-            self._taken = set(self.module.instruction_names) | _header_names(self.module)
+            names = set(self.module.instruction_names) | _header_names(self.module)
+            self._taken = names.union(_without_zeros(name) for name in names if ".0" in name)
         number = self._next_number.get(opcode, 0)
         name = f"{opcode}.{number}" if number else opcode
         while name in self._taken:
@@ -242,6 +244,11 @@ def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:
 def _header_names(module: HloModule) -> set[str]:
     """Names that stand in computations' headers; XLA's uniquer counts them too."""
     return set(_HEADER_NAME.findall(" ".join(module.header_parameter_texts())))
+
+
+def _without_zeros(name: str) -> str:
+    """The name that XLA's uniquer takes for the same: `add` for `add.0`, `add.1` for `add.01`."""
+    return _ZEROS.sub(lambda match: f".{match.group(1)}" if match.group(1) else "", name)
 
 
 def largest_channel_id(module: HloModule) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 UNBOUNDED = -1
 """The size of a dimension written `?`."""
@@ -106,7 +106,7 @@ class ArrayShape:
         """Whether the shape holds elements; tokens and opaque values do not."""
         return self.element_type not in ("token", "opaque")
 
-    @property
+    @cached_property
     def element_count(self) -> int:
         """The product of the dimensions."""
         count = 1
@@ -208,10 +208,18 @@ _TOKEN = re.compile(
     r"|(?P<buffer>b[ \t\r\n]*\()|(?P<open>\()|(?P<close>\))|(?P<comma>,))"
 )
 _SIZE = re.compile(r"[ \t\r\n]*(?:(?P<bound><=[ \t\r\n]*)?(?P<size>\d+)|(?P<unbounded>\?)|(?P<bad><=[ \t\r\n]*\?))[ \t\r\n]*")
+_I = r"-?[0-9]+"
+_DIM = rf"(?:\*|{_I})"
 _ANNOTATION = re.compile(
-    r"(?:T(?:\((?:\*|-?\d+)(?:,(?:\*|-?\d+))*\)|\(\))+|[LEM]\(\d+\)|S\(\d+\)|SC\(\d+:\d+(?:,\d+)*(?:\)?\(\d+:\d+(?:,\d+)*)*\)"
-    r"|D\([^()]*\)|P\([^()]*(?:\([^()]*\)[^()]*)*\)|[#*]\([a-z0-9]+\))+"
+    r"(?:D\((?:[DCSH]\+?~?(?:,[DCSH]\+?~?)*)?\))?"
+    rf"(?:T(?P<tiles>(?:\((?:{_DIM}(?:,{_DIM})*)?\))*))?"
+    rf"(?:L(?:\((?P<padding>{_I})\))?)?"
+    r"(?P<sparse>(?:#\([su][0-9]+\))?(?:\*\([suf][0-9]+\))?)"
+    rf"(?:E(?:\((?P<bits>{_I})\))?)?(?:S(?:\({_I}\))?)?"
+    rf"(?:SC(?P<splits>(?:\({_I}:(?:{_I}(?:,{_I})*)?\))+))?"
+    rf"(?:M(?:\({_I}\))?)?"
 )
+"""What may stand behind a layout's colon, in this order."""
 
 
 @lru_cache(maxsize=1 << 15)
@@ -237,8 +245,13 @@ def parse_shape(text: str) -> Shape:
             raise ShapeTextError("expects a comma between the shapes of a tuple", start)
         if match["array"]:
             done = _array(match)
+            in_tuple = bool(stack) and not all(is_buffer for is_buffer, _ in stack)
+            reason = _why_not_in_tuple(done) if in_tuple else ""
+            if reason:
+                raise ShapeTextError(reason, match.start("array"))
         elif match["buffer"]:
             stack.append((True, []))
+            wants_comma = False
         elif match["open"]:
             stack.append((False, []))
             wants_comma = False
@@ -247,8 +260,12 @@ def parse_shape(text: str) -> Shape:
             is_buffer, elements = stack.pop()
             if is_buffer and (len(elements) != 1 or not isinstance(elements[0], ArrayShape)):
                 raise ShapeTextError("a buffer shape holds one array", start)
+            if is_buffer and isinstance(elements[0], ArrayShape) and not elements[0].is_data:
+                raise ShapeTextError("a buffer shape holds an array", start)
+            if not is_buffer and elements and not wants_comma:
+                raise ShapeTextError("expects a shape after the comma", start)
             done = BufferShape(elements[0]) if is_buffer else TupleShape(tuple(elements))  # type: ignore[arg-type]
-        elif match["comma"] and wants_comma:
+        elif match["comma"] and wants_comma and not stack[-1][0]:
             wants_comma = False
             continue
         else:
@@ -280,20 +297,55 @@ def _array(match: re.Match[str]) -> ArrayShape:
                 raise ShapeTextError("a dimension's size is past 64 bits", offset)
             dynamic.append(bool(size["bound"] or size["unbounded"]))
             offset += len(part) + 1
+    if sizes and element_type in ("token", "opaque"):
+        raise ShapeTextError(f"{element_type} has no dimensions", match.start("sizes"))
     layout = _layout(match, len(sizes)) if match["layout"] else None
     return ArrayShape(element_type, tuple(sizes), tuple(dynamic) if any(dynamic) else (), layout)
 
 
 def _layout(match: re.Match[str], rank: int) -> Layout:
-    order_text, _, annotations = match["layout"][1:-1].partition(":")
-    annotations = re.sub(r"[ \t\r\n]+", "", annotations)
+    text = re.sub(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|[ \t\r\n]+", " ", match["layout"][1:-1])
+    order_text, _, annotations = text.partition(":")
+    annotations = annotations.replace(" ", "")
     start = match.start("layout")
-    try:
-        order = tuple(int(part) for part in order_text.split(",")) if order_text.strip() else ()
-    except ValueError:
-        raise ShapeTextError("expects a layout's dimension", start) from None
-    if len(order) != rank and not (not order and annotations):
+    order = []
+    for part in order_text.split(",") if order_text.strip() else ():
+        if not re.fullmatch(r" *-?[0-9]{1,20} *", part):
+            raise ShapeTextError("expects a layout's dimension", start)
+        order.append(int(part))
+    if len(order) != rank:
         raise ShapeTextError(f"the shape has {rank} dimensions, its layout {len(order)}", start)
-    if annotations and not _ANNOTATION.fullmatch(annotations):
-        raise ShapeTextError(f"unknown layout annotation {annotations!r}", start)
-    return Layout(order, annotations)
+    if annotations:
+        known = _ANNOTATION.fullmatch(annotations)
+        if known is None:
+            raise ShapeTextError(f"unknown layout annotation {annotations!r}", start)
+        if "-" in (known["tiles"] or "") or int(known["padding"] or 1) < 1:
+            raise ShapeTextError(f"a size below one in the layout annotation {annotations!r}", start)
+        if any(len(digits) > 19 and int(digits) >= 1 << 64 for digits in re.findall("[0-9]+", annotations)):
+            raise ShapeTextError("an integer past 64 bits", start)
+    return Layout(tuple(order), annotations)
+
+
+def _why_not_in_tuple(shape: ArrayShape) -> str:
+    """What XLA's parser refuses of an array that is a part of a tuple, though it takes it alone; nothing if all is well."""
+    layout = shape.layout
+    if layout is not None:
+        if sorted(layout.minor_to_major) != list(range(shape.rank)):
+            return f"the layout {layout.to_text()} is no order of {shape.rank} dimensions"
+        if not shape.is_data:
+            return f"{shape.element_type} has no layout"
+        annotations = _ANNOTATION.fullmatch(layout.annotations)
+        if annotations is not None:
+            tiles, splits = annotations["tiles"] or "", annotations["splits"] or ""
+            if "()" in tiles or re.search(r"[(,]0+[,)]", tiles):
+                return "a tile of no size"
+            if annotations["sparse"] or (annotations["bits"] or "").startswith("-"):
+                return f"the layout annotation {layout.annotations!r} is not for this array"
+            if any(not 0 <= int(dimension) < shape.rank for dimension in re.findall(r"\((-?[0-9]+):", splits)):
+                return f"a split of a dimension that {shape.to_text(False)} does not have"
+    count = 1
+    for size in shape.dimensions:
+        count *= 1 if size == UNBOUNDED else size
+    if count * max(8, element_bits(shape.element_type)) // 8 >= 1 << 63:
+        return f"{shape.to_text(False)} takes more memory than 64 bits count"
+    return ""

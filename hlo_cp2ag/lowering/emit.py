@@ -124,10 +124,11 @@ class _Chain:
     def _array(self, value: Value, source: ArrayShape, result: ArrayShape, number: int) -> NewInstruction:
         dimension = self.plan.gather_dimensions[number]
         gathered = self._all_gather(value, source, dimension, number)
+        starts: list[Value] = [self.constant(_S32, "0") for _ in range(dimension)]  # in the order in which XLA prints them
         index = self.source_index()
         size = self.constant(_S32, str(source.dimensions[dimension]))
-        offset = self.add("multiply", _S32, index, size)
-        starts = [offset if d == dimension else self.constant(_S32, "0") for d in range(source.rank)]
+        starts.append(self.add("multiply", _S32, index, size))
+        starts += [self.constant(_S32, "0") for _ in range(dimension + 1, source.rank)]
         return self.add("dynamic-slice", result, gathered, *starts, dynamic_slice_sizes=_braces(source.dimensions))
 
     def _scalar(self, value: Value, source: ArrayShape, result: ArrayShape, number: int) -> NewInstruction:

@@ -185,6 +185,26 @@ _SHAPES = ("array_shape", "tuple_shape", "buffer_shape")
 def _operation(
     source: SourceText, tree: Tree[Token], attributes: tuple[AttributeText, ...], base: int
 ) -> InstructionBody:
+    """An operation with the operations written in place of its operands, innermost first and without recursion."""
+    order, pending = [], [tree]
+    while pending:
+        order.append(pending.pop())
+        for operands in _trees(order[-1], "operands"):
+            for operand in _trees(operands, "operand"):
+                pending.extend(_trees(operand, "operation"))
+    bodies: dict[int, InstructionBody] = {}
+    for part in reversed(order):
+        bodies[id(part)] = _one_operation(source, part, attributes if part is tree else (), base, bodies)
+    return bodies[id(tree)]
+
+
+def _one_operation(
+    source: SourceText,
+    tree: Tree[Token],
+    attributes: tuple[AttributeText, ...],
+    base: int,
+    bodies: dict[int, InstructionBody],
+) -> InstructionBody:
     shape, shape_span = None, Span(base + tree.meta.start_pos, base + tree.meta.start_pos)
     operands: list[Operand] = []
     opcode, opcode_span, operands_span = "", shape_span, shape_span
@@ -201,7 +221,7 @@ def _operation(
         elif kind == "INT":
             operands_span = _span(child, base)
         elif kind == "operands":
-            operands = [_operand(source, operand, base) for operand in child.children]  # type: ignore[union-attr, arg-type]
+            operands = [_operand(source, operand, base, bodies) for operand in child.children]  # type: ignore[union-attr, arg-type]
     end = attributes[-1].span.end if attributes else base + tree.meta.end_pos
     if opcode not in ("constant", "parameter"):
         open_paren = source.text.find("(", opcode_span.end)
@@ -217,7 +237,7 @@ def read_shape_at(source: SourceText, span: Span) -> Shape:
     return read_shape(source, mask(text) if needs_mask(text) else text, span.start)
 
 
-def _operand(source: SourceText, tree: Tree[Token], base: int) -> Operand:
+def _operand(source: SourceText, tree: Tree[Token], base: int, bodies: dict[int, InstructionBody]) -> Operand:
     span = _span(tree, base)
     shape = name = name_span = nested = None
     for child in tree.children:
@@ -225,7 +245,7 @@ def _operand(source: SourceText, tree: Tree[Token], base: int) -> Operand:
         if kind in _SHAPES:
             shape = read_shape_at(source, _span(child, base))
         elif kind == "operation":
-            nested = _operation(source, child, (), base)  # type: ignore[arg-type]
+            nested = bodies[id(child)]
         else:
             name = str(child).lstrip("%").rstrip(":")
             start = _span(child, base).start + str(child).startswith("%")

@@ -51,9 +51,13 @@ Where this finds something inside of a string or a raw dictionary it does no har
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*: ([a-z][a-z0-9]*\[[0-9,]*\])(?:, (?=[A-Za-z_])|(?=\)))")
 
 _SINGLY = RESHAPED | {
-    "async-done", "async-start", "async-update", "conditional", "dynamic-reshape", "scan", "triangular-solve",
+    "async-done", "async-start", "async-update", "conditional", "dynamic-reshape", "partition-id", "replica-id", "scan",
+    "triangular-solve",
 }  # fmt: skip
 """Opcodes that are always looked at by themselves: they make other shapes than the text says, or ask much."""
+
+_COMPARED = {"compare", "reshape"}
+"""Opcodes that ask something of their operands' shapes; others are not among them by chance."""
 
 _BY_RANK = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 _ANY, _EVEN, _ODD, _ELEMENTS, _SOME, _PAIR = -1, -2, -3, -4, -5, -6
@@ -138,7 +142,9 @@ class Batch:
                         check_instruction(state, scope, computation.table.instruction(index))
                         continue
                     found = with_shapes
-                if len(found) != count and not _fits(count, found, shape):
+                if (len(found) != count and not _fits(count, found, shape)) or (
+                    opcode in _COMPARED and not _is_array(found[0], shape, opcode)
+                ):
                     check_instruction(state, scope, computation.table.instruction(index))
                     continue
             written[name] = shape
@@ -222,6 +228,15 @@ class Batch:
 
 def _without_value(match: re.Match[str]) -> str:
     return f", {match.group(match.lastindex - (match.lastindex == 3))}*"  # type: ignore[operator]
+
+
+def _is_array(operand: Shape, result: Shape, opcode: str) -> bool:
+    """Whether a reshape or compare is one of arrays, and a reshape of as many elements as it makes."""
+    if not isinstance(operand, ArrayShape) or not operand.is_data:
+        return False
+    if opcode == "compare":
+        return True
+    return isinstance(result, ArrayShape) and result.is_data and result.element_count == operand.element_count
 
 
 def _fits(count: int, operands: list[Shape], shape: Shape) -> bool:

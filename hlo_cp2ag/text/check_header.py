@@ -203,6 +203,8 @@ def check_computation_header(state: State, computation: Computation) -> None:
     """Checks a computation's name, parameter list and attributes. Raises HloSyntaxError."""
     text = state.source.text
     start, end = computation.name_span
+    if text[start - 1 : start] == "%" and text[end : end + 1] == ":":
+        raise state.error(end, "a colon behind a name with %")
     if computation.name in RESERVED and text[start - 1 : start] != "%" and text[end : end + 1] != ":":
         raise state.error(start, f"{computation.name!r} is a reserved word, not a name", hint=f"write %{computation.name}")
     span = computation.parameters_span

@@ -64,7 +64,11 @@ def _named(state: State, scope: Scope, frame: Frame, operand: Operand) -> str | 
         return None
     where = (operand.name_span or operand.span).start
     text = state.source.text
-    is_bare = text[where - 1 : where] != "%" and text[where + len(name) : where + len(name) + 1] != ":"
+    has_percent = text[where - 1 : where] == "%"
+    has_colon = text[where + len(name) : where + len(name) + 1] == ":"
+    is_bare = not has_percent and not has_colon
+    if has_percent and has_colon:
+        raise state.error(where + len(name), "a colon behind a name with %")
     if is_bare and name in RESERVED:
         error = state.error(where, f"{name!r} is a reserved word, not a name", hint=f"write %{name}")
         if name in PRIMITIVE_TYPES and operand.shape is None:
@@ -83,7 +87,7 @@ def _named(state: State, scope: Scope, frame: Frame, operand: Operand) -> str | 
         )
     else:
         return name
-    if is_bare and name in OPCODES and text[where + len(name) : where + len(name) + 1] != ":":
+    if is_bare and name in OPCODES:
         frame.drop(error)
         return None
     raise error

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hlo_cp2ag.ir.module import InstructionBody
-from hlo_cp2ag.ir.shape import ArrayShape, Shape, TupleShape, compatible, leaves
+from hlo_cp2ag.ir.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, TupleShape, compatible, leaves
 from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.text.check_attributes import Attributes
 from hlo_cp2ag.text.check_state import Scope, State
@@ -45,7 +45,8 @@ class Case:
     def rank(self, index: int) -> int:
         """The number of an operand's dimensions; XLA aborts where it has none to count."""
         operand = self.operands[index]
-        if not isinstance(operand, ArrayShape):
+        operand = operand.array if isinstance(operand, BufferShape) else operand
+        if not isinstance(operand, ArrayShape) or not operand.is_data:
             raise self.error(f"operand {index} of {self.opcode} has to be an array, it is {operand.to_text(False)}")
         return operand.rank
 
@@ -235,6 +236,37 @@ def _triangular_solve(case: Case) -> None:
         )
 
 
+def _reshape(case: Case) -> None:
+    if case.shape is None:
+        return
+    operand, result = _whole(case.operands[0]), _whole(case.shape)
+    if operand is None or result is None:
+        raise case.error("reshape takes and makes arrays")
+    if UNBOUNDED not in operand.dimensions and operand.element_count != result.element_count:
+        raise case.error(
+            f"{operand.to_text(False)} and {result.to_text(False)} differ in their number of elements",
+            at=case.body.shape_span.start,
+        )
+
+
+def _whole(shape: Shape) -> ArrayShape | None:
+    """The array that a shape is or holds."""
+    shape = shape.array if isinstance(shape, BufferShape) else shape
+    return shape if isinstance(shape, ArrayShape) and shape.is_data else None
+
+
+def _compare(case: Case) -> None:
+    operand = case.operands[0]
+    if "type" not in case.attributes.values and not (isinstance(operand, ArrayShape) and operand.is_data):
+        raise case.error(f"nothing compares {operand.to_text(False)}", hint="type=... would say how")
+
+
+def _device_number(case: Case) -> None:
+    shape = case.shape
+    if shape is not None and shape.to_text(False) != "u32[]":
+        raise case.error(f"{case.opcode} is a u32[], not {shape.to_text(False)}", at=case.body.shape_span.start)
+
+
 def _get_tuple_element(case: Case) -> None:
     operand, index = case.operands[0], case.attributes.values["index"]
     if case.shape is not None:
@@ -254,6 +286,7 @@ RULES: dict[str, Callable[[Case], None]] = {
     "ragged-all-to-all": _one_dimension,
     "collective-permute": _permute,
     "collective-permute-start": _permute,
+    "compare": _compare,
     "concatenate": _one_dimension,
     "conditional": _conditional,
     "custom-call": _custom_call,
@@ -268,6 +301,9 @@ RULES: dict[str, Callable[[Case], None]] = {
     "recv-done": _recv_done,
     "reduce": _even,
     "reduce-window": _reduce_window,
+    "partition-id": _device_number,
+    "replica-id": _device_number,
+    "reshape": _reshape,
     "rng-bit-generator": _at_least(1),
     "scan": _scan,
     "scatter": _odd,

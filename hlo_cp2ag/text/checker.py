@@ -13,7 +13,7 @@ import re
 
 from hlo_cp2ag.ir.literal import LiteralTextError, check_literal
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, InstructionBody
-from hlo_cp2ag.ir.shape import ArrayShape, Shape, compatible
+from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, compatible, leaves
 from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, infer_shape
 from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.text import check_rules
@@ -119,6 +119,8 @@ def _evaluate(state: State, scope: Scope, instruction: Instruction, name: str) -
     Returns the opcode that it stands for. Without recursion: 100,000 of them may be nested.
     """
     frames = [Frame(instruction.body, instruction, is_nested=False)]
+    if not instruction.name and instruction.body.shape is None:
+        raise state.error(instruction.span.start, "a bare instruction begins with its result shape, or with a name and =")
     _begin(state, frames[0])
     while True:
         frame = frames[-1]
@@ -152,7 +154,7 @@ def _begin(state: State, frame: Frame) -> None:
         _check_constant(state, body)
     elif spec.opcode == "parameter":
         _parameter_number(state, body)
-    elif spec.wrapped in ("constant", "parameter"):
+    elif spec.opcode == "async-start" and spec.wrapped in ("constant", "parameter"):
         raise state.error(body.opcode_span.start, f"{spec.wrapped} cannot run asynchronously")
 
 
@@ -160,10 +162,20 @@ def _check_constant(state: State, body: InstructionBody) -> None:
     start, end = body.operands_span
     shape = body.shape
     assert shape is not None
+    _check_constant_layout(state, body, shape)
     try:
         check_literal(blank_comments(state.source.text[start:end]), shape)
     except LiteralTextError as error:
         raise state.error(start + error.offset, error.message) from None
+
+
+def _check_constant_layout(state: State, body: InstructionBody, shape: Shape) -> None:
+    """A constant is laid out at once, so its layout has to be one."""
+    for leaf in leaves(shape):
+        array = leaf.array if isinstance(leaf, BufferShape) else leaf
+        order = array.layout.minor_to_major if array.layout is not None else ()
+        if order and sorted(order) != list(range(array.rank)):
+            raise state.error(body.shape_span.start, f"the layout {array.layout.to_text()} is no order of {plural(array.rank, 'dimension')}")  # type: ignore[union-attr]
 
 
 _INTEGER = re.compile(r"[ \t\r\n]*(-?[0-9]+)[ \t\r\n]*")
@@ -211,6 +223,8 @@ def _complete(state: State, scope: Scope, frame: Frame, name: str) -> str:
     shape = made_shape(spec.opcode, shape, operands)
     if spec.opcode == "parameter":
         number = _parameter_number(state, body)
+        if scope.is_lone and (scope.parameters or frame.is_nested):
+            raise state.error(body.opcode_span.start, "a bare instruction makes its operands parameters: this is one too many")
         if number in scope.parameters:
             raise state.error(body.operands_span.start, f"parameter {number} is there twice")
         scope.parameters[number] = shape

@@ -12,7 +12,7 @@ from itertools import accumulate
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.text.body import HEAD, KEYWORDS, cut_body, opcode_behind, parse_rule
-from hlo_cp2ag.text.outline import bracket_balance_by_line
+from hlo_cp2ag.text.outline import bracket_balance_by_line, lines_are_certain
 
 _LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = ")
 _TRAILING_ROOT = re.compile(r"(?<![\w.\-%])ROOT[ \t\r\n]*$")
@@ -30,7 +30,8 @@ class LineTable:
         self._index: dict[str, int] | None = None
         self._names: list[str] | None = None
         self._entries: list[tuple[int, int]] | None = None
-        if not computation.certain_lines:
+        self._by_lines = computation.certain_lines or lines_are_certain(masked_body)
+        if not self._by_lines:
             self._entries = _entries(computation, masked_body)
 
     def __len__(self) -> int:
@@ -47,7 +48,7 @@ class LineTable:
     def names(self) -> list[str]:
         """All names in text order."""
         if self._names is None:
-            if self._computation.certain_lines:
+            if self._by_lines:
                 self._names = _LINE_HEADS.findall(self._masked)
             else:
                 self._names = [self.instruction(i).name for i in range(len(self))]
@@ -87,7 +88,7 @@ class LineTable:
         name = head.group(kind)
         first = head.start("root") if head.group("root") else head.start(kind) - (kind == "percent")
         name_span = Span(base + start + head.start(kind), base + start + head.end(kind))
-        if kind != "percent" and name in KEYWORDS:
+        if kind == "bare" and name in KEYWORDS:
             source = self._computation.module.source
             raise source.error(name_span.start, f"{name!r} is a reserved word, not a name", hint=f"write %{name}")
         return Instruction(

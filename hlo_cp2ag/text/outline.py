@@ -20,6 +20,7 @@ from hlo_cp2ag.text.lexical import bracket_end, mask
 BLANK = "[ \t\r\n]"
 NAME = r"[A-Za-z_][\w.\-]*"
 
+_QUOTED_WORD = re.compile(r"'[\w.\-]*'")
 _SLASHES = re.compile(r"/(?:\*[\w ]*(?:=\d+)?\*/)?")
 _LINE_HEAD = re.compile(r"\n(?: +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = )?")
 # A raw dictionary on one line, strings emptied: what it holds is no structure, though it may look like an assignment.
@@ -115,7 +116,9 @@ def without_strings(text: str) -> str | None:
             return None
         text = '""'.join(pieces[::2])
     if "'" in text:
-        return None
+        text = _QUOTED_WORD.sub("", text)  # mesh axes: 'x'
+        if "'" in text:
+            return None
     # Each slash must belong to a comment that holds nothing but a word or a number: /*index=5*/.
     if "/" in text and "/" in set(_SLASHES.findall(text)):
         return None
@@ -137,6 +140,17 @@ def line_proof(stringless: str) -> tuple[list[str], bytes] | None:
     if structure.count(b"%=") != structure.count(b"\n%="):
         return None
     return names, _reduce(structure.translate(None, _NOT_BRACKETS))
+
+
+def lines_are_certain(masked_body: str) -> bool:
+    """Whether each line of a masked body, which begins and ends with a line end, holds one whole instruction."""
+    if not masked_body.startswith("\n") or "\t" in masked_body:
+        return False
+    proof = line_proof(masked_body)
+    if proof is None:
+        return False
+    names, brackets = proof
+    return len(names) > 1 and names[-1] == "" and names.count("") == 1 and not brackets.strip(b"\n")
 
 
 def _reduce(brackets: bytes) -> bytes:
@@ -205,16 +219,16 @@ def _each_line_has_its_place(names: list[str], brackets: bytes, stringless: str,
     unique = len(set(names)) - ("" in names) == len(names) - names.count("")
     if has_name.find(1, 0, line) >= 0:
         return False
-    for body, closed in zip(bodies, closing, strict=True):
+    for number, (body, closed) in enumerate(zip(bodies, closing, strict=True), 1):
         end = line + body.index(b"}") - 1
         if has_name.find(0, line, end) >= 0:
             return False
         if not unique and len(set(names[line:end])) != end - line:
             return False  # a name defined twice; the scanned way says where
         following = line + len(body) - 1
-        if has_name.find(1, end, following) >= 0 or (
-            following < len(names) and following - end != 2 + closed.endswith("\n\n")
-        ):
+        if has_name.find(1, end, following) >= 0:
+            return False
+        if number < computations and following - end != 2 + closed.endswith("\n\n"):
             return False
         line = following
     return has_name.find(1, line) < 0
@@ -424,7 +438,8 @@ def _scan_computation(source: SourceText, masked: str, position: int) -> Computa
         opening = re.compile(rf"{BLANK}*(?=\{{)").match(masked, result_end) if result_end > 0 else None
         if opening is None:
             raise source.error(brace, f"expects (parameters) -> result {{ in the header of computation {name!r}")
-        parameters = Span(brace, len(masked[:result_end].rstrip(" \t\r\n")) if result_end > 0 else result_end)
+        header = masked[brace:result_end]
+        parameters = Span(brace, brace + len(header.rstrip(" \t\r\n")))
         brace = opening.end()
     close = _body_end(masked, brace)
     if close < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NoReturn, TypeVar
 
 from hlo_cp2ag.text.opcodes import KEYWORDS, PRIMITIVE_TYPES
@@ -25,7 +26,7 @@ class ValueTextError(ValueError):
 
 
 _LABELS = r"[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,}"
-_TOKEN = re.compile(
+_TOKEN = (
     r"[ \t\r\n]*(?:"
     r"(?P<punctuation>->|<=|\.\.\.|[,=:*#+~\[\]{}()])"
     r"|(?P<number>(?=[0-9\-?])(?:"
@@ -38,9 +39,15 @@ _TOKEN = re.compile(
     r"|%(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)"
     r"|(?P<string>\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')"
     r"|(?P<end>\Z)"
-    r")",
-    re.ASCII,
+    r")"
 )
+
+
+@lru_cache(maxsize=1)
+def _token() -> Callable[[str, int], re.Match[str] | None]:
+    return re.compile(_TOKEN, re.ASCII).match
+
+
 _NUMBER_KINDS = ("decimal", "labels", "dxd", "pad", "int", "minus_inf", "minus_nan", "question")
 _LABELS_HERE = re.compile(_LABELS)
 _NAN_PAYLOAD = re.compile(r"\(0x([0-9a-fA-F]+)\)")
@@ -91,7 +98,7 @@ class Reader:
 
     def advance(self) -> None:
         """Go to the next token."""
-        match = _TOKEN.match(self.text, self.end)
+        match = _token()(self.text, self.end)
         if match is None:
             blanks = _BLANKS.match(self.text, self.end)
             self.start = blanks.end() if blanks else self.end

@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from hlo_cp2ag.ir.attributes import ReplicaGroupList, SourceTargetPairs
+from hlo_cp2ag.ir.device_groups import ReplicaGroupList
 from hlo_cp2ag.text import opcodes
-from hlo_cp2ag.text.structured_values import STRUCTURED, WORDS
 from hlo_cp2ag.text.value_reader import Reader, ValueTextError, unquote, wrap_int64
 
 __all__ = ["ValueTextError", "parse_attribute_value", "unquote"]
@@ -49,12 +48,16 @@ def _parse(name: str, text: str, opcode: str) -> object:
     fast = _FAST.get(kind)
     if fast is not None:
         return fast(text)
-    words = WORDS.get(kind)
+    return _structured(kind, text)
+
+
+def _structured(kind: str, text: str) -> object:
+    # Most programs that read values never come here, and do without these classes.
+    from hlo_cp2ag.text.structured_values import STRUCTURED, WORDS
+
     reader = Reader(text)
-    if words is not None:
-        value: object = words.read(reader)
-    else:
-        value = STRUCTURED[kind](reader)
+    words = WORDS.get(kind)
+    value = words.read(reader) if words is not None else STRUCTURED[kind](reader)
     reader.finish()
     return value
 
@@ -126,13 +129,14 @@ def _first(text: str) -> int:
     return len(text) - len(text.lstrip(_BLANKS))
 
 
-def _ints(digits: list[str]) -> list[int]:
+def _ints(text: str, start: int, end: int) -> list[int]:
+    """The integers in a part of a text that has nothing else but marks and blanks."""
     try:
-        values = list(map(int, digits))
+        values = list(map(int, _INT_TEXT.findall(text, start, end)))
     except ValueError:  # more digits than Python takes at once
-        return list(map(wrap_int64, digits))
+        values = [1 << 64]
     if values and not (max(values) < 1 << 63 and min(values) >= -1 << 63):
-        return list(map(wrap_int64, digits))
+        return [wrap_int64(match[0], match.start()) for match in _INT_TEXT.finditer(text, start, end)]
     return values
 
 
@@ -142,21 +146,55 @@ def _int_list(text: str) -> tuple[int, ...]:
         reader.integers()
         reader.finish()
         raise ValueTextError("expects a list of integers", _first(text))
-    return tuple(_ints(_INT_TEXT.findall(text)))
+    return tuple(_ints(text, 0, len(text)))
 
 
 def _int_list_list(text: str) -> tuple[tuple[int, ...], ...]:
-    stripped = text.strip(_BLANKS)
-    if not _INT_LIST_LIST.fullmatch(stripped):
+    if not _INT_LIST_LIST.fullmatch(text.strip(_BLANKS)):
         reader = Reader(text)
         reader.items("{", "}", reader.integers)
         reader.finish()
         raise ValueTextError("expects a list of lists of integers", _first(text))
-    return tuple(tuple(_ints(_INT_TEXT.findall(part))) for part in stripped[1:-1].split("}")[:-1])
+    lists = []
+    start = text.index("{") + 1
+    end = text.find("}", start)
+    last = text.rindex("}")
+    while 0 <= end < last:
+        lists.append(tuple(_ints(text, start, end)))
+        start, end = end, text.find("}", end + 1)
+    return tuple(lists)
 
 
-def parse_pairs(text: str) -> SourceTargetPairs:
+_MARKS_OF_PAIRS = bytes(c if c in b"{}," else ord(" ") if c in b" \t\r\n" else ord("v") for c in range(256))
+
+
+def _many_pairs(text: str) -> tuple[tuple[int, int], ...] | None:
+    """The pairs of a long list, cut by translation tables; None if something in it is unusual."""
+    if not text.isascii():
+        return None
+    raw = text.encode("ascii")
+    classes = raw.translate(_MARKS_OF_PAIRS)
+    while b"  " in classes:
+        classes = classes.replace(b"  ", b" ")
+    marks = classes.translate(None, b" ")
+    if b"v v" in classes or b"v{" in marks or b"}v" in marks or raw.translate(None, b"0123456789-{}, \t\r\n"):
+        return None
+    if marks.translate(None, b"v") != b"{" + b",".join([b"{,}"] * (marks.count(b"{") - 1)) + b"}":
+        return None
+    try:
+        values = list(map(int, raw.translate(None, b" \t\r\n{}").split(b",")))
+    except ValueError:
+        return None
+    if not -1 << 63 <= min(values) <= max(values) < 1 << 63:
+        return None
+    return tuple(zip(values[::2], values[1::2], strict=True))
+
+
+def parse_pairs(text: str) -> tuple[tuple[int, int], ...]:
     """The pairs of a collective-permute: `{{0,1},{1,0}}`."""
+    pairs = _many_pairs(text) if len(text) > _LONGEST_REMEMBERED else None
+    if pairs is not None:
+        return pairs
     if not _PAIRS.fullmatch(text.strip(_BLANKS)):
         reader = Reader(text)
         reader.expect("{", "expects {{source,target},...}")
@@ -171,17 +209,14 @@ def parse_pairs(text: str) -> SourceTargetPairs:
         reader.expect("}", "expects , or }")
         reader.finish()
         raise ValueTextError("expects pairs {source,target}", _first(text))
-    values = _ints(_INT_TEXT.findall(text))
+    values = _ints(text, 0, len(text))
     return tuple(zip(values[::2], values[1::2], strict=True))
 
 
 def _device_list(text: str) -> object:
     if _INT_LIST_LIST.fullmatch(text.strip(_BLANKS)):
         return ReplicaGroupList(_int_list_list(text))
-    reader = Reader(text)
-    groups = STRUCTURED["device_list"](reader)
-    reader.finish()
-    return groups
+    return _structured("device_list", text)
 
 
 _FAST: dict[str, Callable[[str], object]] = {

@@ -471,8 +471,8 @@ def test_the_fast_way_agrees_with_the_slow_way(shape_text: str, pieces: str, bas
 
 SWEEP_SHAPES = (  # noqa: SIM905
     "f32[] f32[1] f32[2] f32[3] f32[2,2] f32[1,2] f32[2,1] f32[0] f32[2,0] f32[0,2] f32[2,1,2] s32[2] s32[] s8[2] "
-    "u8[2] u64[2] s64[] pred[] pred[2] pred[2,2] c64[] c64[2] c64[1,2] bf16[2] f16[2] f8e4m3fn[2] f8e5m2[2] f8e8m0fnu[2] "
-    "f4e2m1fn[2] s4[2] u4[2] (f32[2],s32[]) (f32[]) () ((f32[]),c64[1]) (pred[],f32[2,2])"
+    "u8[2] u64[2] s64[] pred[] pred[2] pred[2,2] c64[] c64[2] c64[1,2] bf16[2] f16[2] f8e4m3fn[2] f8e5m2[2] "
+    "f8e8m0fnu[2] f4e2m1fn[2] s4[2] u4[2] (f32[2],s32[]) (f32[]) () ((f32[]),c64[1]) (pred[],f32[2,2])"
 ).split()
 SWEEP_WORDS = (  # noqa: SIM905
     "{ } { } , , ( ) 1 2 -1 0 1.5 1e3 inf -inf nan -nan nan(0x1) true false ... 300 1e39 1e400 18446744073709551615 "

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hlo_cp2ag.executor.arithmetic import lift, lower
+from hlo_cp2ag.executor.arithmetic import lift, lower, round_to
 from hlo_cp2ag.executor.registry import Context, array_shape, op
 from hlo_cp2ag.executor.values import Array, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.ir.shape import element_bits, is_complex, is_floating, is_integer
+from hlo_cp2ag.ir.shape import element_bits, is_floating
 
 UNARY: dict[str, Callable[[Array, str], Array]] = {}
 """By opcode: the op on one array of an element type, `[...]` to `[...]`, in that element type."""
@@ -95,7 +95,12 @@ def wider(a: str, b: str) -> str:
 
 def as_type(x: Array, element_type: str) -> Array:
     """Floats of any type rounded to another."""
-    return x.astype(dtype_of(element_type), copy=False)
+    target = dtype_of(element_type)
+    return x if x.dtype == target or not is_floating(element_type) else round_to(_wide_float(x), element_type)
+
+
+def _wide_float(x: Array) -> Array:
+    return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
 
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
@@ -154,7 +159,7 @@ def complex_divide(a: Array, b: Array) -> Array:
     dtype = a.dtype
     x, y = widen(a), widen(b)
     result = np.asarray(x / y)
-    odd = np.isnan(result.real) & np.isnan(result.imag)
+    odd = (np.isnan(result.real) & np.isnan(result.imag)) | (y == 0)
     if odd.any():
         x, y = np.broadcast_arrays(x, y)
         result[odd] = _divide_with_infinities(x[odd], y[odd])
@@ -223,10 +228,16 @@ def power(a: Array, b: Array) -> Array:
 
 
 def complex_power(a: Array, b: Array) -> Array:
-    """exp(b log a); 0 to a power with positive real part is 0, anything to the power 0 is 1."""
+    """|a|^Re(b) exp(-Im(b) arg(a)) at the angle Re(b) arg(a) + Im(b) log|a|, as XLA emits it.
+
+    Anything to the power 0 is 1, and 0 to a power with positive real part is 0.
+    """
     a, b = np.broadcast_arrays(a, b)
-    result = np.asarray(np.exp(b * np.log(np.where(a == 0, 1, a))))
-    result = np.where((a == 0) & (b.real > 0), 0, result)
+    length, angle = np.hypot(a.real, a.imag), np.arctan2(a.imag, a.real)
+    size = np.power(length, b.real) * np.exp(-b.imag * angle)
+    turn = b.real * angle + b.imag * np.log(length)
+    result = make_complex(size * np.cos(turn), size * np.sin(turn), a.dtype)
+    result = np.where((a == 0) & (b.imag == 0) & (b.real > 0), 0, result)
     return np.where(b == 0, 1, result)
 
 
@@ -330,8 +341,3 @@ _shift("shift-right-logical", shift_right_logical)
 def complex_(context: Context, instruction: Instruction, real: Array, imaginary: Array) -> Array:
     """Semantics: XLA operation semantics, Complex: a complex number of two real parts."""
     return make_complex(real, imaginary, dtype_of(array_shape(instruction).element_type))
-
-
-def is_number(element_type: str) -> bool:
-    """Whether an element type has arithmetic: everything but pred."""
-    return is_integer(element_type) or is_floating(element_type) or is_complex(element_type)

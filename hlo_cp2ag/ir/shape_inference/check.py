@@ -20,15 +20,18 @@ from hlo_cp2ag.ir.shape import (
 from . import collectives, control, elementwise
 from .arrays import compatible_but_for_precision, is_scalar, same_sizes, sizes_agree, text
 from .check_called import check_scan, check_sort
+from .contractions import dot_of
 from .element_types import bitcast_dimensions, is_number, same_but_for_precision
-from .infer import RULES, infer_shape, make_query
+from .infer import RULES, follow, make_query
 from .query import Called, Query
 
-EXACT = frozenset((
-    *("add-dependency", "after-all", "all-reduce-done", "async-done", "async-update", "call", "conditional"),
-    *("copy-done", "copy-start", "dynamic-update-slice", "fusion", "get-tuple-element", "opt-barrier", "outfeed"),
-    *("recv-done", "scan", "send", "send-done", "tuple", "while"),
-))
+EXACT = frozenset(
+    (
+        *("add-dependency", "after-all", "all-reduce-done", "async-done", "async-update", "call", "conditional"),
+        *("copy-done", "copy-start", "dynamic-update-slice", "fusion", "get-tuple-element", "opt-barrier", "outfeed"),
+        *("recv-done", "scan", "send", "send-done", "tuple", "while"),
+    )
+)
 """Opcodes that pass values on: their result has the inferred element types exactly.
 
 All others may state another floating-point type than the operands' (XLA's verifier runs with mixed precision allowed).
@@ -60,8 +63,7 @@ def check_shape(
         return
     if opcode in _CALLED:
         _CALLED[opcode](query)
-    inferred = infer_shape(opcode, operand_shapes, attributes, called, group_size=group_size)
-    expect(query, stated, inferred)
+    expect(query, stated, follow(query))
     if opcode in elementwise.UNARY or opcode in elementwise.BINARY:
         for i, operand in enumerate(query.arrays()):
             assert isinstance(stated, ArrayShape)
@@ -154,10 +156,14 @@ def _broadcast(query: Query, stated: Shape) -> None:
 
 
 def _product(query: Query, stated: Shape) -> None:
-    """Sizes follow; in which element type the products are added up is free."""
-    inferred, result = RULES[query.opcode](query), _array(query, stated)
+    inferred = follow(query)
     assert isinstance(inferred, ArrayShape)
-    expect(query, result, replace(inferred, element_type=result.element_type))
+    _expect_sizes(query, stated, inferred)
+
+
+def _expect_sizes(query: Query, stated: Shape, inferred: ArrayShape) -> None:
+    """Sizes follow; in which element type products are added up is free."""
+    expect(query, stated, replace(inferred, element_type=_array(query, stated).element_type))
 
 
 def _scaled_dot(query: Query, stated: Shape) -> None:
@@ -165,9 +171,7 @@ def _scaled_dot(query: Query, stated: Shape) -> None:
 
     XLA's parser infers from operands 0 and 2 where the shape is left out; its verifier takes operands 0 and 1.
     """
-    if len(query.operands) != 4:
-        query.refuse(f"takes four operands, it has {len(query.operands)}")
-    _product(replace(query, opcode="dot", operands=query.operands[:2]), stated)
+    _expect_sizes(query, stated, dot_of(query, query.array(0), query.array(1)))
     for i in range(2):
         operand, scale = query.array(i), query.array(i + 2)
         if operand.rank != scale.rank or any(
@@ -178,7 +182,7 @@ def _scaled_dot(query: Query, stated: Shape) -> None:
 
 def _reduce_window(query: Query, stated: Shape) -> None:
     """A tuple if the reducer returns one, be it of one."""
-    inferred = RULES["reduce-window"](query)
+    inferred = follow(query)
     if isinstance(query.program("to_apply").result, TupleShape) and not isinstance(inferred, TupleShape):
         inferred = TupleShape((inferred,))
     expect(query, stated, inferred)
@@ -284,7 +288,7 @@ def _resized(query: Query, stated: Shape) -> None:
         sizes = (operand.dimensions[dimension], first.dimensions[dimension]) if fits else (0, 0)  # type: ignore[union-attr]
         small, large = sizes if query.opcode != "reduce-scatter" else sizes[::-1]
         size = large // small if small > 0 else 1
-    expect(query, stated, RULES[query.opcode](replace(query, group_size=size)))
+    expect(query, stated, follow(replace(query, group_size=size)))
 
 
 _SPECIAL: Mapping[str, Callable[[Query, Shape], None]] = {

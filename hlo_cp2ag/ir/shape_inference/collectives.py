@@ -96,6 +96,8 @@ def all_to_all(query: Query) -> Shape:
         dimension = query.dimension_in(query.one_dimension(), operand)
         if len(query.operands) != 1:
             query.refuse(f"takes one operand to split, it has {len(query.operands)}")
+        if any(flag and extent != UNBOUNDED for flag, extent in zip(flags(operand), operand.dimensions, strict=True)):
+            query.refuse(f"does not split an operand with a dynamic dimension, {text(operand)}")
         extent = operand.dimensions[dimension]
         if size is not None and extent != UNBOUNDED and (size < 1 or extent % size):
             query.refuse(f"dimension {dimension} of {text(operand)} does not fall into {size} parts")

@@ -15,15 +15,16 @@ def dot(query: Query) -> Shape:
     """Batch dimensions, then the left operand's free ones, then the right one's."""
     if len(query.operands) < 2:
         query.refuse("takes two operands")
-    return _dot(query, query.array(0), query.array(1))
+    return dot_of(query, query.array(0), query.array(1))
 
 
 def scaled_dot(query: Query) -> Shape:
     """`dot` of operands 0 and 2, which is what XLA's parser infers from, though the scales are operands 2 and 3."""
-    return _dot(query, query.array(0), query.array(2))
+    return dot_of(query, query.array(0), query.array(2))
 
 
-def _dot(query: Query, left: ArrayShape, right: ArrayShape) -> ArrayShape:
+def dot_of(query: Query, left: ArrayShape, right: ArrayShape) -> ArrayShape:
+    """The product of two operands by the query's batch and contracting dimensions."""
     _check_dot(query, left, right)
     dimensions, dynamic = _dot_dimensions(query, left, right)
     return array(common_type(query, left, right), dimensions, dynamic)
@@ -45,9 +46,7 @@ def _check_dot(query: Query, left: ArrayShape, right: ArrayShape) -> None:
             query.refuse(f"the lhs has {len(ours)} {kind} dimensions, the rhs {len(theirs)}")
         for a, b in zip(ours, theirs, strict=True):
             if not sizes_agree(left.dimensions[a], right.dimensions[b]):
-                query.refuse(
-                    f"the {kind} dimensions {a} of {text(left)} and {b} of {text(right)} have different sizes"
-                )
+                query.refuse(f"the {kind} dimensions {a} of {text(left)} and {b} of {text(right)} have different sizes")
 
 
 def _dot_dimensions(

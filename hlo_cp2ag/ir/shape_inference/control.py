@@ -144,5 +144,3 @@ def reduce_precision(query: Query) -> Shape:
     if query.integer("exponent_bits") < 1 or query.integer("mantissa_bits") < 0:
         query.refuse("needs at least one exponent bit and no negative number of mantissa bits")
     return operand
-
-

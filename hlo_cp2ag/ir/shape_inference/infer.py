@@ -156,13 +156,17 @@ def infer_shape(
 
     Raises ShapeInferenceError if the operands contradict each other, or no shape follows from them.
     """
-    query = make_query(opcode, operand_shapes, attributes, called, group_size)
-    rule = RULES.get(opcode)
+    return follow(make_query(opcode, operand_shapes, attributes, called, group_size))
+
+
+def follow(query: Query) -> Shape:
+    """What the opcode's rule makes of a query. Raises ShapeInferenceError."""
+    rule = RULES.get(query.opcode)
     if rule is None:
         query.refuse("no result shape follows from the operands, the text has to state it")
     try:
         return rule(query)
     except ShapeInferenceError as error:
-        if error.message.startswith(f"{opcode}: "):
+        if error.message.startswith(f"{query.opcode}: "):
             raise
-        raise ShapeInferenceError(f"{opcode}: {error.message}") from None
+        query.refuse(error.message)

@@ -1,0 +1,154 @@
+"""Arguments of a run: seeded random ones, what users hand over, and arrays in npz files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hlo_cp2ag.executor.arithmetic import from_bits, to_bits
+from hlo_cp2ag.executor.plan import ModuleIndex
+from hlo_cp2ag.executor.registry import ExecutionError
+from hlo_cp2ag.executor.values import TOKEN, Array, Token, Value, array_shape_of, collapse, leaves
+from hlo_cp2ag.ir.element_types import NUMPY_NAMES, dtype_of, integer_range
+from hlo_cp2ag.ir.module import HloModule
+from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, TupleShape, is_complex, is_integer
+from hlo_cp2ag.ir.shape import leaves as shape_leaves
+
+# ---- random values ---------------------------------------------------------------------------------------------------
+
+
+def random_array(shape: ArrayShape, lanes: int, generator: np.random.Generator) -> Array:
+    """Random elements `[lanes, *dimensions]`: floats standard normal, integers from -9 to 9, preds coin flips.
+
+    f8e8m0fnu, which has neither sign nor zero, gets powers of two from 1/16 to 16.
+    """
+    element_type, size = shape.element_type, (lanes, *shape.dimensions)
+    dtype = dtype_of(element_type)
+    if element_type == "pred":
+        return generator.integers(0, 2, size).astype(dtype)
+    if is_integer(element_type):
+        low, high = integer_range(element_type)
+        return generator.integers(max(low, -9), min(high, 9), size, endpoint=True).astype(dtype)
+    if is_complex(element_type):
+        return (generator.standard_normal(size) + 1j * generator.standard_normal(size)).astype(dtype)
+    if element_type == "f8e8m0fnu":
+        return np.exp2(generator.integers(-4, 5, size).astype(np.float32)).astype(dtype)
+    normal = generator.standard_normal(size)
+    return normal.astype(dtype) if element_type == "f64" else normal.astype(np.float32).astype(dtype)
+
+
+def random_value(shape: Shape, lanes: int, generator: np.random.Generator) -> Value:
+    """A random value of any shape."""
+    if isinstance(shape, TupleShape):
+        return tuple(random_value(element, lanes, generator) for element in shape.elements)
+    array = array_shape_of(shape)
+    return random_array(array, lanes, generator) if array.is_data else TOKEN
+
+
+def random_inputs(module: HloModule, devices: int, seed: int = 0) -> list[Array]:
+    """Seeded arguments for a module's ENTRY: one array `[devices, *dimensions]` per parameter (per leaf of a tuple)."""
+    generator = np.random.default_rng(seed)
+    return [random_array(leaf, devices, generator) for leaf in input_shapes(module)]
+
+
+def input_shapes(module: HloModule, index: ModuleIndex | None = None) -> list[ArrayShape]:
+    """The shapes of the arrays that ENTRY takes: its parameters' leaves in order, without tokens."""
+    index = index or ModuleIndex(module)
+    return [
+        shape for parameter in index.parameters(module.entry) for shape in map(_plain, shape_leaves(parameter.shape))
+        if shape.is_data
+    ]  # fmt: skip
+
+
+def output_shapes(module: HloModule) -> list[ArrayShape]:
+    """The shapes of the arrays that ENTRY returns: its root's leaves in order, without tokens."""
+    return [shape for shape in map(_plain, shape_leaves(module.entry.root.shape)) if shape.is_data]
+
+
+def _plain(shape: ArrayShape | BufferShape) -> ArrayShape:
+    return shape.array if isinstance(shape, BufferShape) else shape
+
+
+# ---- what users hand over --------------------------------------------------------------------------------------------
+
+
+def arguments_of(
+    module: HloModule, index: ModuleIndex, inputs: Sequence[Any] | Mapping[str, Any], devices: int
+) -> list[Value]:
+    """The entry's arguments of arrays `[devices, ...]` or `[...]`, in order or by the names p0, p1, ...
+
+    Arrays of unsigned integers of the same width stand for element types that numpy lacks. Arrays that are equal on all
+    devices are kept once. Raises ExecutionError for too few, too many, or an array of another shape or type.
+    """
+    shapes = input_shapes(module, index)
+    given = _in_order(inputs, len(shapes))
+    arrays = [as_input(array, shape, devices, f"p{i}") for i, (array, shape) in enumerate(zip(given, shapes, strict=True))]
+    remaining = iter(arrays)
+
+    def build(shape: Shape) -> Value:
+        if isinstance(shape, TupleShape):
+            return tuple(map(build, shape.elements))
+        return next(remaining) if array_shape_of(shape).is_data else TOKEN
+
+    return [build(parameter.shape) for parameter in index.parameters(module.entry)]
+
+
+def _in_order(inputs: Sequence[Any] | Mapping[str, Any], count: int) -> list[Any]:
+    if isinstance(inputs, Mapping):
+        missing = [f"p{i}" for i in range(count) if f"p{i}" not in inputs]
+        unknown = sorted(set(inputs) - {f"p{i}" for i in range(count)})
+        if missing:
+            raise ExecutionError(f"no input {missing[0]}: the entry takes {_count(count)}, p0 to p{count - 1}")
+        if unknown:
+            raise ExecutionError(f"an input {unknown[0]} that no parameter takes: the entry takes {_count(count)}")
+        return [inputs[f"p{i}"] for i in range(count)]
+    if len(inputs) != count:
+        raise ExecutionError(f"the entry takes {_count(count)}, {len(inputs)} are given")
+    return list(inputs)
+
+
+def _count(count: int) -> str:
+    return f"{count or 'no'} input{'' if count == 1 else 's'}"
+
+
+def as_input(array: Any, shape: ArrayShape, devices: int, name: str) -> Array:
+    """One input as a value of a shape. Raises ExecutionError if it is none."""
+    array = unpack(np.asarray(array), shape.element_type, name)
+    if array.shape == (devices, *shape.dimensions):
+        return collapse(array)
+    if array.shape == shape.dimensions:
+        return array[np.newaxis]
+    raise ExecutionError(
+        f"input {name} has the dimensions {list(array.shape)}; it takes {list(shape.dimensions)} for "
+        f"{shape.to_text(False)}, or {[devices, *shape.dimensions]} for one on each of {devices} devices"
+    )
+
+
+# ---- npz -------------------------------------------------------------------------------------------------------------
+
+
+def pack(array: Array, element_type: str) -> Array:
+    """An array as npz files hold it: types that numpy lacks as unsigned integers of the same width (s4 in u8)."""
+    return array if element_type in NUMPY_NAMES else to_bits(array, element_type)
+
+
+def unpack(array: Array, element_type: str, name: str = "array") -> Array:
+    """The inverse of `pack`; arrays that have the element type already stay. Raises ExecutionError for another type."""
+    dtype = dtype_of(element_type)
+    if array.dtype == dtype:
+        return array
+    if array.dtype == np.dtype(f"u{dtype.itemsize}") and element_type not in NUMPY_NAMES:
+        return from_bits(array, element_type)
+    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:  # what np.save makes of ml_dtypes
+        return from_bits(array.view(f"u{dtype.itemsize}"), element_type)
+    if element_type == "pred" and array.dtype == np.uint8:
+        return array != 0
+    raise ExecutionError(f"input {name} has elements of {array.dtype}, its parameter takes {element_type}")
+
+
+def unpack_value(value: Value, devices: int) -> list[Array]:
+    """The arrays of a result in order, `[devices, ...]` each: read-only views where devices agree."""
+    return [np.broadcast_to(a, (devices, *a.shape[1:])) if a.shape[0] != devices else a
+            for a in leaves(value) if not isinstance(a, Token)]  # fmt: skip

@@ -1,0 +1,173 @@
+"""An estimate of the memory that a run takes, made before any of it is taken.
+
+Plans are walked with flags in place of arrays: whether a value may differ between devices (and so has a lane axis of
+full length). Live values are added up at each step, with room for what an op needs besides its result; the answer is the peak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+import numpy as np
+
+from hlo_cp2ag.executor.groups import group_table
+from hlo_cp2ag.executor.interpreter import Execution
+from hlo_cp2ag.executor.ops.collectives import permute_map
+from hlo_cp2ag.executor.plan import Plan, Step
+from hlo_cp2ag.executor.values import Token, Value, array_shape_of, leaves
+from hlo_cp2ag.ir.element_types import dtype_of
+from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.ir.shape import Shape, TupleShape
+
+Flags: TypeAlias = Union[bool, "tuple[Flags, ...]"]
+"""Whether each leaf of a value may differ between devices."""
+
+_VIEWS = frozenset((
+    *("tuple", "get-tuple-element", "copy", "opt-barrier", "bitcast", "reshape", "transpose", "broadcast", "slice"),
+    *("iota", "constant", "reverse", "all-gather-done", "all-reduce-done", "collective-permute-done", "add-dependency"),
+))
+"""Ops that mostly pass on memory they were given."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    flags: Flags
+    peak: int
+    """Bytes beyond the arguments, at most."""
+
+
+def flags_of_value(value: Value) -> Flags:
+    """Which leaves of an argument differ between devices."""
+    if isinstance(value, tuple):
+        return tuple(map(flags_of_value, value))
+    return not isinstance(value, Token) and value.shape[0] > 1
+
+
+def estimate(execution: Execution, arguments: list[Value]) -> int:
+    """The most bytes that values take at any time in a run, arguments included."""
+    plan = execution.plan(execution.index.module.entry)
+    own = sum(leaf.nbytes for argument in arguments for leaf in leaves(argument) if isinstance(leaf, np.ndarray))
+    return own + _Estimate(execution).plan(plan, tuple(map(flags_of_value, arguments))).peak
+
+
+def size_of(shape: Shape, flags: Flags, lanes: int) -> int:
+    """Bytes of a value."""
+    if isinstance(shape, TupleShape):
+        parts = flags if isinstance(flags, tuple) else (flags,) * len(shape.elements)
+        return sum(size_of(element, part, lanes) for element, part in zip(shape.elements, parts, strict=True))
+    array = array_shape_of(shape)
+    if not array.is_data:
+        return 0
+    return array.element_count * dtype_of(array.element_type).itemsize * (lanes if any_of(flags) else 1)
+
+
+def any_of(flags: Flags) -> bool:
+    """Whether some leaf differs."""
+    return any(map(any_of, flags)) if isinstance(flags, tuple) else flags
+
+
+def fill(shape: Shape, flag: bool) -> Flags:
+    """The same flag for every leaf of a shape."""
+    return tuple(fill(element, flag) for element in shape.elements) if isinstance(shape, TupleShape) else flag
+
+
+def either(a: Flags, b: Flags) -> Flags:
+    """Leaf by leaf: whether it differs in one of two values."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return tuple(map(either, a, b))
+    return any_of(a) or any_of(b)
+
+
+class _Estimate:
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._known: dict[tuple[int, tuple[Flags, ...]], _Answer] = {}
+
+    def plan(self, plan: Plan, arguments: tuple[Flags, ...]) -> _Answer:
+        key = (id(plan), arguments)
+        if key not in self._known:
+            self._known[key] = self._walk(plan, arguments)
+        return self._known[key]
+
+    def _walk(self, plan: Plan, arguments: tuple[Flags, ...]) -> _Answer:
+        lanes = self._execution.lanes
+        flags: dict[int, Flags] = {slot: f for slot, f in zip(plan.parameters, arguments, strict=True) if slot >= 0}
+        sizes: dict[int, int] = {}
+        live = peak = 0
+        for step in plan.steps:
+            answer = self._step(step, tuple(flags[slot] for slot in step.operands))
+            flags[step.slot] = answer.flags
+            views = step.instruction.opcode in _VIEWS
+            sizes[step.slot] = 0 if views else size_of(step.instruction.shape, answer.flags, lanes)
+            if step.instruction.opcode in ("constant", "iota"):
+                sizes[step.slot] = size_of(step.instruction.shape, False, lanes)
+            live += sizes[step.slot]
+            peak = max(peak, live + answer.peak)
+            for slot in step.frees:
+                # A view may keep what it shows: only values that no view was made of are surely gone.
+                if not views:
+                    live -= sizes.pop(slot, 0)
+        return _Answer(flags[plan.root], peak)
+
+    def _step(self, step: Step, operands: tuple[Flags, ...]) -> _Answer:
+        instruction, opcode = step.instruction, step.instruction.opcode
+        execution = self._execution
+        if opcode == "tuple":
+            return _Answer(operands, 0)
+        if opcode == "get-tuple-element":
+            (operand,) = operands
+            index = instruction.attribute("index")
+            assert isinstance(operand, tuple) and isinstance(index, int)
+            return _Answer(operand[index], 0)
+        if opcode in ("call", "fusion", "async-start"):
+            attribute = "to_apply" if opcode == "call" else "calls"
+            answer = self.plan(execution.plan(execution.computation(instruction, attribute)), operands)
+            if opcode == "async-start":
+                return _Answer(fill(instruction.shape, any_of(answer.flags) or any_of(operands)), answer.peak)
+            return answer
+        if opcode == "while":
+            return self._while(instruction, operands[0])
+        if opcode == "conditional":
+            return self._conditional(instruction, operands)
+        differs = any_of(operands)
+        extra = 0
+        if opcode in ("partition-id", "replica-id"):
+            differs = execution.lanes > 1
+        elif opcode.startswith("collective-permute"):
+            differs = differs or bool((permute_map(execution, instruction) < 0).any())
+        elif opcode in ("all-gather", "all-reduce", "all-gather-start", "all-reduce-start"):
+            differs = differs and len(group_table(execution, instruction).groups) > 1
+        elif opcode in ("reduce-scatter", "all-to-all", "collective-broadcast"):
+            differs = True
+        if opcode not in _VIEWS:
+            # Computing in a wider type, or gathering before the result is laid out, takes a second or third copy.
+            extra = 2 * size_of(instruction.shape, fill(instruction.shape, differs), execution.lanes)
+        return _Answer(fill(instruction.shape, differs), extra)
+
+    def _while(self, instruction: Instruction, state: Flags) -> _Answer:
+        execution = self._execution
+        body = execution.plan(execution.computation(instruction, "body"))
+        condition = execution.plan(execution.computation(instruction, "condition"))
+        while True:
+            test, after = self.plan(condition, (state,)), self.plan(body, (state,))
+            following = either(state, after.flags)
+            if any_of(test.flags):
+                following = fill(instruction.shape, True)
+            if following == state:
+                return _Answer(state, max(test.peak, after.peak))
+            state = following
+
+    def _conditional(self, instruction: Instruction, operands: tuple[Flags, ...]) -> _Answer:
+        execution = self._execution
+        called = list(execution.index.all_called(instruction).values())
+        if instruction.attribute_text("branch_computations") is None:
+            called = [execution.computation(instruction, f"{word}_computation") for word in ("true", "false")]
+        flags: Flags = fill(instruction.shape, any_of(operands[0]))
+        peak = 0
+        for computation, argument in zip(called, operands[1:], strict=True):
+            answer = self.plan(execution.plan(computation), (argument,))
+            flags, peak = either(flags, answer.flags), max(peak, answer.peak)
+        return _Answer(flags, 2 * peak if any_of(operands[0]) else peak)
+
+

@@ -1,0 +1,313 @@
+"""Collectives: the only ops that look across the lane axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from hlo_cp2ag.executor.arithmetic import lift, lower
+from hlo_cp2ag.executor.groups import GroupTable, axis_groups, group_mode, group_table, meet
+from hlo_cp2ag.executor.ops.elementwise import BINARY
+from hlo_cp2ag.executor.registry import Context, execution_error, integers, op, precheck
+from hlo_cp2ag.executor.values import Array, Value, array_shape_of, expand
+from hlo_cp2ag.ir.attributes import SourceTargetPairs
+from hlo_cp2ag.ir.module import Computation, Instruction
+from hlo_cp2ag.ir.shape import TupleShape, is_integer
+
+_UNIFORM = ("all-gather", "all-gather-start", "reduce-scatter", "all-to-all")
+"""Collectives whose result's size says how many devices a group has."""
+
+
+@precheck("all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "reduce-scatter", "all-to-all", "collective-broadcast")
+def groups_fit(context: Context, instruction: Instruction) -> None:
+    """Raise HloSyntaxError for groups that name devices outside the grid or twice, or leave some out."""
+    table = group_table(context, instruction)
+    if instruction.opcode == "collective-broadcast":
+        return
+    if not table.covers:
+        left = int(np.flatnonzero(table.group_of < 0)[0])
+        raise instruction.error(f"device {left} is in none of the replica_groups")
+    if table.same_size is None and instruction.opcode in _UNIFORM:
+        raise instruction.error(f"the groups of {instruction.opcode} have different sizes")
+
+
+def each_operand(
+    instruction: Instruction, operands: tuple[Array, ...], function: Callable[[Array, int], Array]
+) -> Value:
+    """`function` on each operand with its number: a tuple where there are several, else the one result."""
+    results = tuple(function(x, number) for number, x in enumerate(operands))
+    return results[0] if len(results) == 1 and not _is_tuple(instruction) else results
+
+
+def _is_tuple(instruction: Instruction) -> bool:
+    return not instruction.opcode.endswith("-start") and isinstance(instruction.shape, TupleShape)
+
+
+def same_groups(context: Context, instruction: Instruction) -> tuple[GroupTable, Array]:
+    """The table of a collective whose groups have one size, and its members `[groups, members]`; checks who is here."""
+    table = group_table(context, instruction)
+    meet(context, instruction, table.groups)
+    assert table.same_size is not None
+    return table, table.same_size
+
+
+def spread(per_group: Array, table: GroupTable) -> Array:
+    """Values `[groups, ...]` on the devices of each group, `[1 or devices, ...]`."""
+    return per_group if per_group.shape[0] == 1 and table.covers else per_group[table.group_of]
+
+
+@op("all-gather")
+def all_gather(context: Context, instruction: Instruction, *operands: Array) -> Value:
+    """Semantics: XLA operation semantics, AllGather: the group's operands, concatenated in the order of its members."""
+    table, members = same_groups(context, instruction)
+    (along,) = integers(instruction, "dimensions")
+    lanes = context.grid.device_count
+
+    def gather(x: Array, number: int) -> Array:
+        size = members.shape[1]
+        if x.shape[0] == 1:
+            return np.concatenate([x] * size, axis=along + 1) if size > 1 else x
+        parts = expand(x, lanes)[members]  # [groups, members, *dimensions]
+        parts = np.moveaxis(parts, 1, along + 1)
+        shape = list(x.shape[1:])
+        shape[along] *= size
+        return spread(parts.reshape(members.shape[0], *shape), table)
+
+    return each_operand(instruction, operands, gather)
+
+
+def fold(context: Context, computation: Computation, element_type: str, rows: list[Array]) -> Array:
+    """Rows of one shape reduced from first to last.
+
+    bf16 and f8 sums are kept in f32 and rounded once at the end, as XLA's AllReducePromotion does on CPU.
+    """
+    kind = context.simple_reducer(computation)
+    if kind is None:
+        total = rows[0]
+        for row in rows[1:]:
+            total = cast(Array, context.apply(computation, total, row))
+        return total
+    wide = "f32" if lift(rows[0][:0], element_type).dtype == np.float32 and element_type != "f16" else element_type
+    function = BINARY[kind]
+    total = lift(rows[0], element_type) if wide != element_type else rows[0]
+    for row in rows[1:]:
+        total = function(total, lift(row, element_type) if wide != element_type else row, wide)
+    return lower(total, element_type)
+
+
+def fold_equal(context: Context, computation: Computation, element_type: str, x: Array, count: int) -> Array:
+    """The same array, reduced with itself `count` times."""
+    kind = context.simple_reducer(computation)
+    if kind in ("maximum", "minimum", "and", "or") or count == 1:
+        return x
+    if kind == "add" and is_integer(element_type):
+        lifted = lift(x, element_type)
+        return lower(lifted * np.array(count, np.int64).astype(lifted.dtype), element_type)
+    if kind == "add" and element_type == "f32" and _multiples_are_exact(x, count):
+        return x * np.float32(count)
+    return fold(context, computation, element_type, [x] * count)
+
+
+def _multiples_are_exact(x: Array, count: int) -> bool:
+    """Whether no sum of up to `count` copies of an f32 number is rounded: it has enough zeros at its end."""
+    spare = int(count - 1).bit_length()
+    if spare >= 24 or not np.isfinite(x.astype(np.float64) * count).all():
+        return False
+    if not (np.abs(x.astype(np.float64)) * count < float(np.finfo(np.float32).max)).all():
+        return False
+    mantissa = np.frexp(x.astype(np.float64))[0] * (1 << (24 - spare))
+    return bool((mantissa == np.rint(mantissa)).all())
+
+
+def reduced(context: Context, instruction: Instruction, x: Array, number: int, table: GroupTable) -> Array:
+    """An operand reduced over each group: `[1, ...]` or `[groups, ...]`."""
+    computation = context.computation(instruction, "to_apply")
+    element_type = array_shape_of(context.operand_shapes(instruction)[number]).element_type
+    sizes = {len(group) for group in table.groups}
+    if x.shape[0] == 1 and len(sizes) == 1:
+        return fold_equal(context, computation, element_type, x, sizes.pop())
+    x = expand(x, context.grid.device_count)
+    if table.same_size is not None:
+        columns = [x[table.same_size[:, place]] for place in range(table.same_size.shape[1])]
+        return fold(context, computation, element_type, columns)
+    return np.concatenate([fold(context, computation, element_type, [x[[d]] for d in group]) for group in table.groups])
+
+
+@op("all-reduce")
+def all_reduce(context: Context, instruction: Instruction, *operands: Array) -> Value:
+    """Semantics: XLA operation semantics, AllReduce: the group's operands reduced in the order of its members."""
+    table = group_table(context, instruction)
+    meet(context, instruction, table.groups)
+
+    def reduce(x: Array, number: int) -> Array:
+        per_group = reduced(context, instruction, x, number, table)
+        return spread(per_group, table) if x.shape[0] != 1 or table.same_size is None else per_group
+
+    return each_operand(instruction, operands, reduce)
+
+
+@op("reduce-scatter")
+def reduce_scatter(context: Context, instruction: Instruction, *operands: Array) -> Value:
+    """Semantics: XLA operation semantics, ReduceScatter: reduced, then split along a dimension among the members."""
+    table, members = same_groups(context, instruction)
+    (along,) = integers(instruction, "dimensions")
+    size = members.shape[1]
+
+    def scatter(x: Array, number: int) -> Array:
+        total = reduced(context, instruction, x, number, table)
+        shape = list(total.shape)
+        shape[along + 1 : along + 2] = [size, shape[along + 1] // size]
+        pieces = np.moveaxis(total.reshape(shape), along + 1, 1)  # [1 or groups, members, *dimensions]
+        if size == 1:
+            return spread(pieces[:, 0], table) if total.shape[0] > 1 else pieces[:, 0]
+        groups = table.group_of if total.shape[0] > 1 else np.zeros_like(table.group_of)
+        return pieces[groups, table.place_of]
+
+    return each_operand(instruction, operands, scatter)
+
+
+@op("all-to-all")
+def all_to_all(context: Context, instruction: Instruction, *operands: Array) -> Value:
+    """Semantics: XLA operation semantics, AllToAll: member i gets piece i of each member, in their order.
+
+    With `dimensions` the pieces are parts of the one operand along it, else they are the operands.
+    """
+    table, members = same_groups(context, instruction)
+    lanes, size = context.grid.device_count, members.shape[1]
+    sources = members[table.group_of]  # [devices, members]
+    if instruction.attribute_text("dimensions") is not None and len(operands) == 1:
+        (along,) = integers(instruction, "dimensions")
+        (x,) = operands
+        if size == 1:
+            return (x,) if isinstance(instruction.shape, TupleShape) else x
+        shape = list(x.shape)
+        shape[along + 1 : along + 2] = [size, shape[along + 1] // size]
+        pieces = np.moveaxis(expand(x, lanes).reshape(lanes, *shape[1:]), along + 1, 1)  # [devices, pieces, *dimensions]
+        taken = pieces[sources, table.place_of[:, np.newaxis]]  # [devices, members, *dimensions]
+        result = np.moveaxis(taken, 1, along + 1).reshape(lanes, *x.shape[1:])
+        return (result,) if isinstance(instruction.shape, TupleShape) else result
+    if len(operands) != size:
+        raise execution_error(instruction, f"{len(operands)} operands for groups of {size}")
+    if size == 1:
+        return operands
+    if all(x.shape[0] == 1 for x in operands) and len({id(x) for x in operands}) == 1:
+        return operands
+    stacked = np.stack([expand(x, lanes) for x in operands], axis=1)  # [devices, pieces, *dimensions]
+    taken = stacked[sources, table.place_of[:, np.newaxis]]
+    return tuple(taken[:, place] for place in range(size))
+
+
+@op("collective-broadcast")
+def collective_broadcast(context: Context, instruction: Instruction, *operands: Array) -> Value:
+    """Semantics: XLA, CollectiveBroadcast: the first member's operand on all of its group, zeros on other devices."""
+    table = group_table(context, instruction)
+    meet(context, instruction, table.groups)
+
+    def send(x: Array, number: int) -> Array:
+        if x.shape[0] == 1 and table.covers:
+            return x
+        lanes = context.grid.device_count
+        first = np.asarray([group[0] for group in table.groups if group] or [0], np.int64)
+        values = expand(x, lanes)[first]
+        if table.covers:
+            return spread(values, table)
+        return _or_zeros(values[table.group_of], table.group_of >= 0)
+
+    return each_operand(instruction, operands, send)
+
+
+def _or_zeros(x: Array, kept: Array) -> Array:
+    """The lanes of `x` where `kept` is true, zeros (all bits 0) elsewhere."""
+    result = np.array(x)
+    result.view(np.uint8 if x.dtype.itemsize == 1 else x.dtype)[~kept] = 0
+    return result
+
+
+# ---- permutes --------------------------------------------------------------------------------------------------------
+
+
+@precheck("collective-permute", "collective-permute-start")
+def pairs_fit(context: Context, instruction: Instruction) -> None:
+    """Raise HloSyntaxError for pairs that name ids outside their axis, or one source or target twice."""
+    permute_map(context, instruction)
+
+
+def permute_map(context: Context, instruction: Instruction) -> Array:
+    """By device: the device whose operand it receives, -1 for none. Made once."""
+
+    def make() -> Array:
+        pairs = cast(SourceTargetPairs, instruction.attribute("source_target_pairs", ()))
+        grid, neuron = context.grid, context.profile == "neuron"
+        if len(context.operand_shapes(instruction)) == 4 and instruction.attribute_text("slice_sizes") is not None:
+            raise instruction.error("the executor does not support in-place permutes (slice_sizes)")
+        mode = "flattened_id" if neuron else group_mode(instruction)
+        size = {"cross_replica": grid.replica_count, "cross_partition": grid.num_partitions}.get(mode, grid.device_count)
+        sources: set[int] = set()
+        targets: set[int] = set()
+        received = np.full(grid.device_count, -1)
+        for source, target in pairs:
+            if not (0 <= source < size and 0 <= target < size):
+                raise instruction.error(f"the pair {{{source},{target}}} names an id outside the {size} of the grid {grid}")
+            if not neuron and (source in sources or target in targets):
+                raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target")
+            sources.add(source)
+            targets.add(target)
+            if mode == "cross_replica":
+                for p in range(grid.num_partitions):
+                    received[target * grid.num_partitions + p] = source * grid.num_partitions + p
+            elif mode == "cross_partition":
+                for r in range(grid.replica_count):
+                    received[r * grid.num_partitions + target] = r * grid.num_partitions + source
+            else:
+                received[target] = source
+        return received
+
+    return context.memo(instruction, "permute", make)
+
+
+@op("collective-permute")
+def collective_permute(context: Context, instruction: Instruction, *operands: Array) -> Value:
+    """Semantics: XLA operation semantics, CollectivePermute: zeros where no pair sends.
+
+    Under the profile "neuron" pairs name flat ranks, and a device that no pair targets keeps its operand.
+    """
+    received = permute_map(context, instruction)
+    meet(context, instruction, axis_groups(context, instruction))
+    is_target = received >= 0
+
+    def permute(x: Array, number: int) -> Array:
+        if context.profile == "neuron":
+            return x if x.shape[0] == 1 else x[np.where(is_target, received, np.arange(received.size))]
+        if is_target.all():
+            return x if x.shape[0] == 1 else x[received]
+        if not is_target.any():
+            return _or_zeros(x[:1], is_target[:1])
+        return _or_zeros(expand(x, received.size)[received], is_target)
+
+    return each_operand(instruction, operands, permute)
+
+
+# ---- who am I --------------------------------------------------------------------------------------------------------
+
+
+@op("replica-id")
+def replica_id(context: Context, instruction: Instruction) -> Array:
+    """Semantics: XLA operation semantics, ReplicaId; under the profile "neuron" the flat rank."""
+    grid = context.grid
+    flat = np.arange(grid.device_count, dtype=np.uint32)
+    return _ids(context, instruction, flat if context.profile == "neuron" else flat // np.uint32(grid.num_partitions))
+
+
+@op("partition-id")
+def partition_id(context: Context, instruction: Instruction) -> Array:
+    """Semantics: XLA, PartitionId."""
+    grid = context.grid
+    return _ids(context, instruction, np.arange(grid.device_count, dtype=np.uint32) % np.uint32(grid.num_partitions))
+
+
+def _ids(context: Context, instruction: Instruction, ids: Array) -> Array:
+    if context.in_apply:
+        raise execution_error(instruction, f"{instruction.opcode} in a computation that is applied to elements")
+    return ids if (ids != ids[0]).any() else ids[:1]

@@ -1,0 +1,137 @@
+"""What can be said before a run: opcodes the executor has, computations that are there, shapes that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo_cp2ag.executor.groups import group_table
+from hlo_cp2ag.executor.plan import CALLING_ATTRIBUTES, ModuleIndex, Node, function_of
+from hlo_cp2ag.executor.registry import Context, find_precheck
+from hlo_cp2ag.ir.module import Computation, Instruction
+from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, leaves
+from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, check_shape
+from hlo_cp2ag.text.opcodes import split_opcode
+
+_IGNORED = frozenset(
+    (*CALLING_ATTRIBUTES, "metadata", "backend_config", "frontend_attributes", "sharding", "origin", "statistics",
+     "control-predecessors", "result_accuracy")
+)  # fmt: skip
+"""Attributes that say nothing about shapes."""
+_GROUPED = ("all-gather", "reduce-scatter", "all-to-all", "all-reduce", "collective-broadcast")
+
+
+def validate(context: Context, index: ModuleIndex, entry: Computation) -> int:
+    """Looks at every instruction that the entry reaches; returns how deep computations call each other.
+
+    Raises HloSyntaxError, with the line, for an opcode that the executor lacks, a computation that is not there, calls
+    itself or lacks a parameter, and for a stated shape that contradicts the operands.
+    """
+    order, depth = _reachable(index, entry)
+    for computation in order:
+        index.parameters(computation)
+        for node in index.nodes(computation):
+            _check(context, index, node)
+    return depth
+
+
+def _reachable(index: ModuleIndex, entry: Computation) -> tuple[list[Computation], int]:
+    """The computations that the entry reaches, and the length of the longest chain of calls."""
+    depth: dict[int, int] = {}
+    order: list[Computation] = []
+    on_path: set[int] = set()
+    stack: list[tuple[Computation, Iterator[tuple[Instruction, Computation]]]] = []
+
+    def enter(computation: Computation) -> None:
+        on_path.add(id(computation))
+        stack.append((computation, iter(list(_calls(index, computation)))))
+        depth[id(computation)] = 1
+
+    enter(entry)
+    while stack:
+        computation, calls = stack[-1]
+        following = next(calls, None)
+        if following is None:
+            stack.pop()
+            on_path.discard(id(computation))
+            order.append(computation)
+            if stack:
+                caller = id(stack[-1][0])
+                depth[caller] = max(depth[caller], depth[id(computation)] + 1)
+            continue
+        instruction, called = following
+        if id(called) in on_path:
+            raise instruction.error(f"computation {called.name!r} calls itself")
+        if id(called) in depth:
+            depth[id(computation)] = max(depth[id(computation)], depth[id(called)] + 1)
+        else:
+            enter(called)
+    return order, depth[id(entry)]
+
+
+def _calls(index: ModuleIndex, computation: Computation) -> Iterator[tuple[Instruction, Computation]]:
+    for node in index.nodes(computation):
+        for called in index.all_called(node.instruction).values():
+            yield node.instruction, called
+
+
+def _check(context: Context, index: ModuleIndex, node: Node) -> None:
+    instruction = node.instruction
+    if instruction.opcode == "parameter":
+        _refuse_dynamic(instruction, instruction.shape)
+        return
+    function_of(instruction)
+    _refuse_dynamic(instruction, instruction.shape)
+    for attribute in ("to_apply", "calls", "body", "condition"):
+        if instruction.attribute_text(attribute) is not None and not index.called(instruction, attribute):
+            raise instruction.error(f"needs one computation {attribute}=")
+    split = split_opcode(instruction.opcode)
+    inside = instruction
+    if split is not None and split[1] is not None and split[0] == "async-start":
+        inside = index.wrapped(instruction)
+    elif split is not None and split[1] is not None:
+        return  # the update or done of a sugared pair
+    _check_shape(context, index, inside)
+    found = find_precheck(inside.opcode)
+    if found is not None:
+        found(context, inside)
+
+
+def _refuse_dynamic(instruction: Instruction, shape: Shape) -> None:
+    for leaf in leaves(shape):
+        array = leaf.array if isinstance(leaf, BufferShape) else leaf
+        if array.is_dynamic:
+            raise instruction.error(f"the executor does not support dynamic dimensions: {array.to_text(False)}")
+
+
+def _check_shape(context: Context, index: ModuleIndex, instruction: Instruction) -> None:
+    opcode, operands = instruction.opcode, index.operand_shapes(instruction)
+    if opcode in _SAME and _all_same(instruction.shape, operands):
+        return
+    attributes = {
+        a.name: instruction.attribute(a.name) for a in instruction.body.attributes if a.name not in _IGNORED
+    }
+    called = {
+        name: (tuple(p.shape for p in index.parameters(c)), c.root.shape)
+        for name, c in index.all_called(instruction).items()
+    }
+    group_size = None
+    if opcode.removesuffix("-start") in _GROUPED:
+        table = group_table(context, instruction)
+        group_size = len(table.groups[0]) if table.groups else None
+    try:
+        check_shape(opcode, instruction.shape, operands, attributes, called, group_size=group_size)
+    except ShapeInferenceError as error:
+        raise instruction.error(error.message) from None
+
+
+_SAME = frozenset(("add", "subtract", "multiply", "divide", "maximum", "minimum", "negate", "copy", "tanh", "exponential"))
+"""Common opcodes whose shapes fit if all are the same arrays of numbers; the general check is slower."""
+
+
+def _all_same(result: Shape, operands: tuple[Shape, ...]) -> bool:
+    if not isinstance(result, ArrayShape) or result.element_type not in ("f32", "f64", "bf16", "f16"):
+        return False
+    return bool(operands) and all(
+        isinstance(o, ArrayShape) and o.element_type == result.element_type and o.dimensions == result.dimensions
+        for o in operands
+    )
