@@ -60,7 +60,9 @@ def small(folder: Path) -> None:
     table.add_row("cp2ag check", ms(best(lambda: process([*CP2AG, "check", str(path)]), 10)))
     ring = folder / "ring.hlo"
     ring.write_text(models.permute_over(65_536))
-    table.add_row("cp2ag rewrite, one permute over 65,536 devices", ms(best(lambda: process([*CP2AG, "rewrite", str(ring)]), 3)))
+    table.add_row(
+        "cp2ag rewrite, one permute over 65,536 devices", ms(best(lambda: process([*CP2AG, "rewrite", str(ring)]), 3))
+    )
     console.print(table)
 
 

@@ -39,7 +39,9 @@ def decode(data: bytes, path: str) -> str:
     name = shown(path)
     for mark, encoding in _TEXT_MARKS.items():
         if data.startswith(mark):
-            problem = SourceText("", name).diagnostic(0, f"the text is {encoding}, not plain UTF-8", hint="iconv converts it")
+            problem = SourceText("", name).diagnostic(
+                0, f"the text is {encoding}, not plain UTF-8", hint="iconv converts it"
+            )
             raise HloError(problem)
     try:
         return data.decode("utf-8")

@@ -22,9 +22,25 @@ def grid_flags(function: F) -> F:
     """What stands in for HloModuleConfig."""
     for decorate in reversed(
         [
-            flag("--replica-count", type=int, metavar="R", help="Replicas. Default: the module's header, else evidence in it."),
-            flag("--num-partitions", type=int, metavar="P", help="Partitions. Default: the module's header, else evidence in it."),
-            flag("--secondary-mesh-count", type=int, default=0, metavar="C", help="Partitions where both counts are at most 1."),
+            flag(
+                "--replica-count",
+                type=int,
+                metavar="R",
+                help="Replicas. Default: the module's header, else evidence in it.",
+            ),
+            flag(
+                "--num-partitions",
+                type=int,
+                metavar="P",
+                help="Partitions. Default: the module's header, else evidence in it.",
+            ),
+            flag(
+                "--secondary-mesh-count",
+                type=int,
+                default=0,
+                metavar="C",
+                help="Partitions where both counts are at most 1.",
+            ),
             flag("--strict-grid", is_flag=True, help="Refuse a grid that only the pairs speak for."),
         ]
     ):

@@ -78,7 +78,9 @@ def _site(site: Site, result: RewriteResult) -> dict[str, Any]:
 def _bytes(site: Site, devices: int, result: RewriteResult) -> dict[str, Any]:
     """Bytes over all devices: what permutes deliver to others, and what a ring all-gather sends in their place."""
     shard = site.shard_bytes
-    lanes = {"replica": result.config.grid.num_partitions, "partition": result.config.grid.replica_count, "device": 1}[site.axis]
+    lanes = {"replica": result.config.grid.num_partitions, "partition": result.config.grid.replica_count, "device": 1}[
+        site.axis
+    ]
     sent = sum(source != target for source, target in site.pairs) * lanes
     return {
         "shard": shard,

@@ -46,7 +46,9 @@ Examples:
 """,
 )
 @click.argument("in_path", metavar="[IN]", default="-")
-@click.option("-o", "--output", "out_path", metavar="OUT", default="-", envvar="CP2AG_OUTPUT", help="Where to write; - is stdout.")
+@click.option(
+    "-o", "--output", "out_path", metavar="OUT", default="-", envvar="CP2AG_OUTPUT", help="Where to write; - is stdout."
+)
 @grid_flags
 @flag("--write-config", is_flag=True, help="Add the counts to the header where it lacks them.")
 @profile_flags
@@ -60,7 +62,9 @@ Examples:
 @flag("--split-input-file", is_flag=True, help="IN holds several modules, separated by // ----- lines.")
 @flag("--platform-version", default="", metavar="V", help="Neuron's platform version, for the reported core count.")
 @flag("--nc-divisor", type=int, default=1, metavar="D", help="Neuron's NC divisor, for the reported core count.")
-@flag("--override-core-count", type=int, default=0, metavar="N", help="Overrides the reported core count on platform 3.0.")
+@flag(
+    "--override-core-count", type=int, default=0, metavar="N", help="Overrides the reported core count on platform 3.0."
+)
 @flag("-v", "--verbose", is_flag=True, help="Log on stderr what the pass does, in the reference's words.")
 @flag("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 def command(

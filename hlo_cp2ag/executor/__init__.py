@@ -15,7 +15,7 @@ How the parts fit together, for whoever adds an op:
           dimensions = cast("tuple[int, ...]", instruction.attribute("dimensions"))
           return np.flip(operand, [d + 1 for d in dimensions])
 
-  It gets its operands in order, and returns a value whose leaves have lane axes of length 1 or of the longest operand's.
+  It gets its operands in order, and returns a value whose lane axes have length 1 or that of the longest operand's.
   It treats the lane axis as a batch: nothing but the collectives and the ids may look at which lane is which. Operands
   may have lane axes of different lengths (1 and n); `align(a, b)` gives them the same one without copying.
 - **Shapes.** `instruction.shape` is the result's, `array_shape(instruction)` the same as an `ArrayShape`,
@@ -27,7 +27,8 @@ How the parts fit together, for whoever adds an op:
   same lanes. `context.apply(computation, *arrays)` runs a computation of scalars on every element of its arrays at once
   (reducers, comparators, scatter combiners): the arrays broadcast to one shape, elements take the place of lanes.
   `context.simple_reducer(computation)` says "add", "maximum", ... if the computation does nothing but that to its two
-  parameters, so that numpy's own reduction can be used; `ops.elementwise.BINARY[opcode](a, b, element_type)` is the function.
+  parameters, so that numpy's own reduction can be used; `ops.elementwise.BINARY[opcode](a, b, element_type)` is the
+  function.
 - **Masks.** While some lanes are in another branch, `context.active` is a bool array `[lanes]`; the others compute
   along, and what they compute is thrown away. Ops without groups need not care.
 - **Errors.** `raise execution_error(instruction, "what is wrong")`; what can be said before the run belongs into

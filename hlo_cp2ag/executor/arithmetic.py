@@ -1,8 +1,8 @@
 """Computing in XLA's element types with numpy: wide enough inside, rounded or wrapped after every op.
 
-Floats narrower than f32 are computed in f32 and rounded to nearest even: f32 has more than 2p + 2 bits of each of them, so that
-rounding twice gives what rounding once does for + - * / and sqrt. Integers narrower than a byte are computed in s32 or
-u32 and wrapped.
+Floats narrower than f32 are computed in f32 and rounded to nearest even: f32 has at least 2p + 2 bits for their p, so
+that rounding twice gives what rounding once does for + - * / and sqrt. Integers narrower than a byte are computed in
+s32 or u32 and wrapped.
 """
 
 from __future__ import annotations
@@ -80,20 +80,24 @@ def wrap(array: Array, element_type: str) -> Array:
     if bits >= 8:
         return array.astype(target)
     if element_type[0] == "u":
-        return (array & array.dtype.type((1 << bits) - 1)).astype(np.uint8).astype(target)
+        found: Array = (array & array.dtype.type((1 << bits) - 1)).astype(np.uint8).astype(target)
+        return found
     low = array.astype(np.int8)  # two's complement: the low eight bits
     shift = np.int8(8 - bits)
-    return ((low << shift) >> shift).astype(target)
+    result: Array = ((low << shift) >> shift).astype(target)
+    return result
 
 
 def to_bits(array: Array, element_type: str) -> Array:
     """The elements' own bits as unsigned integers (s4: 0..15 in u8); c64 and c128 as u64 and as pairs of u64."""
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
     if element_type == "c128":
-        return contiguous[..., np.newaxis].view(np.uint64)
+        pairs: Array = contiguous[..., np.newaxis].view(np.uint64)
+        return pairs
     raw = contiguous.view(f"u{array.dtype.itemsize}")
     bits = element_bits(element_type)
-    return raw & np.uint8((1 << bits) - 1) if bits < 8 else raw
+    result: Array = raw & np.uint8((1 << bits) - 1) if bits < 8 else raw
+    return result
 
 
 def from_bits(bits: Array, element_type: str) -> Array:
@@ -102,7 +106,8 @@ def from_bits(bits: Array, element_type: str) -> Array:
     if element_type == "c128":
         return np.ascontiguousarray(bits).view(target)[..., 0]
     if element_type == "pred":
-        return bits != 0
+        return np.asarray(bits != 0)
     if is_integer(element_type) and element_bits(element_type) < 8:
         return wrap(bits, element_type)
-    return np.ascontiguousarray(bits).reshape(bits.shape).view(target)
+    result: Array = np.ascontiguousarray(bits).reshape(bits.shape).view(target)
+    return result

@@ -53,7 +53,7 @@ def group_mode(instruction: Instruction) -> Mode:
 
 
 def flattened_groups(ids: Groups, mode: Mode, grid: ProcessGrid) -> Groups:
-    """Groups of replicas, partitions or devices as groups of devices; no groups are one of all ids of the mode's axis."""
+    """Groups of replicas, partitions or devices as groups of devices; no groups are one of all ids of the axis."""
     replicas, partitions = grid.replica_count, grid.num_partitions
     if not ids:
         count = {"cross_partition": partitions, "flattened_id": grid.device_count}.get(mode, replicas)
@@ -125,7 +125,8 @@ def meet(context: Context, instruction: Instruction, groups: Groups) -> None:
             absent = [d for d, is_here in zip(group, here, strict=True) if not is_here]
             raise execution_error(
                 instruction,
-                f"only a part of a group reaches this {instruction.opcode}: devices {_some(present)} do, {_some(absent)} do not",
+                f"only a part of a group reaches this {instruction.opcode}: "
+                f"devices {_some(present)} do, {_some(absent)} do not",
                 hint="a predicate above it differs between these devices; on hardware this hangs",
             )
 

@@ -84,7 +84,8 @@ def arguments_of(
     """
     shapes = input_shapes(module, index)
     given = _in_order(inputs, len(shapes))
-    arrays = [as_input(array, shape, devices, f"p{i}") for i, (array, shape) in enumerate(zip(given, shapes, strict=True))]
+    pairs = zip(given, shapes, strict=True)
+    arrays = [as_input(array, shape, devices, f"p{i}") for i, (array, shape) in enumerate(pairs)]
     remaining = iter(arrays)
 
     def build(shape: Shape) -> Value:
@@ -119,7 +120,8 @@ def as_input(array: Any, shape: ArrayShape, devices: int, name: str) -> Array:
     if array.shape == (devices, *shape.dimensions):
         return collapse(array)
     if array.shape == shape.dimensions:
-        return array[np.newaxis]
+        result: Array = array[np.newaxis]
+        return result
     raise ExecutionError(
         f"input {name} has the dimensions {list(array.shape)}; it takes {list(shape.dimensions)} for "
         f"{shape.to_text(False)}, or {[devices, *shape.dimensions]} for one on each of {devices} devices"
@@ -144,7 +146,8 @@ def unpack(array: Array, element_type: str, name: str = "array") -> Array:
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:  # what np.save makes of ml_dtypes
         return from_bits(array.view(f"u{dtype.itemsize}"), element_type)
     if element_type == "pred" and array.dtype == np.uint8:
-        return array != 0
+        result: Array = array != 0
+        return result
     raise ExecutionError(f"input {name} has elements of {array.dtype}, its parameter takes {element_type}")
 
 

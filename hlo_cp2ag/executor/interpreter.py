@@ -174,9 +174,9 @@ class Execution:
                     self._trace.callback(step.instruction, result)
                 for slot in step.frees:
                     values[slot] = None
-        result = values[plan.root]
-        assert result is not None
-        return result
+        root = values[plan.root]
+        assert root is not None
+        return root
 
     def _check(self, instruction: Instruction, value: Value) -> None:
         wrong = check_value(value, instruction.shape, (1, self.lanes))

@@ -1,7 +1,8 @@
 """An estimate of the memory that a run takes, made before any of it is taken.
 
-Plans are walked with flags in place of arrays: whether a value may differ between devices (and so has a lane axis of
-full length). Live values are added up at each step, with room for what an op needs besides its result; the answer is the peak.
+Plans are walked with flags in place of arrays: whether a value may differ between devices, so that its lane axis
+has full length. Live values are added up at each step, with room for what an op needs besides its result; the answer
+is the peak.
 """
 
 from __future__ import annotations

@@ -162,9 +162,8 @@ class ModuleIndex:
         if text is None:
             return ()
         span = text.value_span
-        if span.start in self._inline:
-            if ATTRIBUTE_KINDS.get(attribute) == AttributeKind.COMPUTATION:
-                return (self._inline[span.start],)
+        if span.start in self._inline and ATTRIBUTE_KINDS.get(attribute) == AttributeKind.COMPUTATION:
+            return (self._inline[span.start],)
         inside = {start: c for start, c in self._inline.items() if span.start <= start < span.end}
         inside = {
             start: c

@@ -44,16 +44,16 @@ def run(
 ) -> list[Array]:
     """What the module computes: one array `[devices, *dimensions]` per leaf of the result, in order.
 
-    `inputs` has one array `[devices, ...]`, or `[...]` for the same on all devices, per parameter (per leaf of a tuple),
-    in order or by the names p0, p1, ...; without it they are random (`seed`). Device = replica * num_partitions +
-    partition. Element types that numpy lacks are ml_dtypes', or unsigned integers of the same width. Where all
-    devices agree, a result is a read-only view of one of them.
+    `inputs` has one array `[devices, ...]`, or `[...]` for the same on all devices, per parameter (per leaf of a
+    tuple), in order or by the names p0, p1, ...; without it they are random (`seed`). Device = replica *
+    num_partitions + partition. Element types that numpy lacks are ml_dtypes', or unsigned integers of the same width.
+    Where all devices agree, a result is a read-only view of one of them.
 
     `profile="neuron"`: replica-id is the flat rank, permute pairs name flat ranks, and a device that no pair targets
     keeps its operand. `fill_elided="random"` gives constants that were printed `{...}` seeded values; else they are an
-    error. `max_memory` bounds an estimate in bytes made before the run, `max_steps` the number of instructions run, loop
-    iterations included. `trace` is a regular expression and a function that gets each matching instruction with its
-    value; `progress` is told the number of instructions run. `checked` holds every value against its stated shape.
+    error. `max_memory` bounds an estimate in bytes made before the run, `max_steps` the number of instructions run,
+    loop iterations included. `trace` is a regular expression and a function that gets each matching instruction with
+    its value; `progress` is told the number of instructions run. `checked` holds every value against its stated shape.
 
     Raises HloSyntaxError for a module that cannot run (an unsupported opcode, shapes that contradict each other, a
     missing computation or parameter), before anything runs; ExecutionError for inputs that do not fit, for what is too
@@ -85,7 +85,8 @@ def run(
             needed = estimate(execution, arguments)
             if needed > max_memory:
                 raise ExecutionError(
-                    f"the run would take about {needed:,} bytes of memory, more than the {max_memory:,} allowed (--max-memory)"
+                    f"the run would take about {needed:,} bytes of memory, more than the {max_memory:,} allowed "
+                    "(--max-memory)"
                 )
         plan = execution.plan(module.entry)
         return unpack_value(execution.run_plan(plan, arguments), grid.device_count)

@@ -124,7 +124,7 @@ def _check_shape(context: Context, index: ModuleIndex, instruction: Instruction)
         raise instruction.error(error.message) from None
 
 
-_SAME = frozenset(("add", "subtract", "multiply", "divide", "maximum", "minimum", "negate", "copy", "tanh", "exponential"))
+_SAME = frozenset(("add", "subtract", "multiply", "divide", "maximum", "minimum", "negate", "tanh", "exponential"))
 """Common opcodes whose shapes fit if all are the same arrays of numbers; the general check is slower."""
 
 

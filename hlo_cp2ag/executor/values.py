@@ -68,11 +68,13 @@ def align(*arrays: Array) -> tuple[Array, ...]:
 
 
 def bits_of(array: Array) -> Array:
-    """The elements as unsigned integers (of complex numbers: as bytes in a further dimension). Contiguous, maybe a view."""
+    """The elements as unsigned integers, of complex numbers bytes in a further dimension; maybe a view."""
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
     if array.dtype.kind == "c":
-        return contiguous[..., np.newaxis].view(np.uint8)
-    return contiguous.view(f"u{array.dtype.itemsize}")
+        special: Array = contiguous[..., np.newaxis].view(np.uint8)
+        return special
+    result: Array = contiguous.view(f"u{array.dtype.itemsize}")
+    return result
 
 
 def collapse(array: Array) -> Array:
@@ -88,7 +90,7 @@ def collapse(array: Array) -> Array:
 
 
 def choose(mask: Array, chosen: Value, other: Value) -> Value:
-    """Lane by lane `chosen` where the bool array `mask` `[lanes]` is true, else `other`; values of the same structure."""
+    """Lane by lane `chosen` where the bool array `mask` `[lanes]` is true, else `other`, of the same structure."""
 
     def pick(a: Array, b: Array) -> Array:
         if a is b:

@@ -356,7 +356,10 @@ def read_words(text: str, shape: Shape) -> Words:
         fast = _cut_tuple(text, shape)
         if fast is not None:
             return fast
-    result = _walk(walker, shape)
+    try:
+        result = _walk(walker, shape)
+    except RecursionError:  # XLA goes deeper, some thousand levels
+        _fail("nested too deeply", walker.start)
     if walker.kind != "end":
         _fail("unexpected text after the literal", walker.start)
     return result

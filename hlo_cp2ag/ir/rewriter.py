@@ -175,7 +175,8 @@ class Rewriter:
         name_of = self._name_of(instruction)
         separator = self._printer.separator(instruction)
         text = "".join(
-            self._printer.instruction(new, instruction, name_of) + separator for new in self._before.get(instruction, ())
+            self._printer.instruction(new, instruction, name_of) + separator
+            for new in self._before.get(instruction, ())
         )
         start = instruction.span.start
         last = self._replaced.get(instruction)
@@ -257,7 +258,11 @@ def largest_channel_id(module: HloModule) -> int:
     largest = 0
     for match in _CHANNEL_ID.finditer(text):
         value = int(match.group(1))
-        if value > largest and text[match.start() - 1] not in _NAME_CHARACTERS and not _inside_string(module, match.start()):
+        if (
+            value > largest
+            and text[match.start() - 1] not in _NAME_CHARACTERS
+            and not _inside_string(module, match.start())
+        ):
             largest = value
     return largest
 

@@ -13,7 +13,19 @@ UNBOUNDED = -1
 _BITS = {
     "pred": 8,
     **{f"{sign}{bits}": bits for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)},
-    **{"bf16": 16, "f16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128, "f4e2m1fn": 4, "token": 0, "opaque": 0},
+    **{
+        "bf16": 16,
+        "f16": 16,
+        "f32": 32,
+        "f64": 64,
+        "c64": 64,
+        "c128": 128,
+        "f4e2m1fn": 4,
+        "f6e2m3fn": 6,
+        "f6e3m2fn": 6,
+        "token": 0,
+        "opaque": 0,
+    },
     **{f"f8{kind}": 8 for kind in ("e3m4", "e4m3", "e4m3fn", "e4m3b11fnuz", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
 }
 
@@ -181,8 +193,11 @@ def compatible(a: Shape, b: Shape) -> bool:
     if isinstance(a, ArrayShape) and isinstance(b, ArrayShape):
         return a.element_type == b.element_type and (
             a.dimensions == b.dimensions
-            or (len(a.dimensions) == len(b.dimensions) and UNBOUNDED in a.dimensions + b.dimensions
-                and all(x == y or UNBOUNDED in (x, y) for x, y in zip(a.dimensions, b.dimensions, strict=True)))
+            or (
+                len(a.dimensions) == len(b.dimensions)
+                and UNBOUNDED in a.dimensions + b.dimensions
+                and all(x == y or UNBOUNDED in (x, y) for x, y in zip(a.dimensions, b.dimensions, strict=True))
+            )
         )
     if isinstance(a, TupleShape) and isinstance(b, TupleShape):
         return len(a.elements) == len(b.elements) and all(
@@ -207,7 +222,9 @@ _TOKEN = re.compile(
     r"|(?P<array>(?P<type>[a-z][a-z0-9]*)[ \t\r\n]*\[(?P<sizes>[^\[\]{}()\"%]*)\])(?:[ \t\r\n]*(?P<layout>\{[ \t\r\n]*[\d:][^{}=\"%]*\}))?"
     r"|(?P<buffer>b[ \t\r\n]*\()|(?P<open>\()|(?P<close>\))|(?P<comma>,))"
 )
-_SIZE = re.compile(r"[ \t\r\n]*(?:(?P<bound><=[ \t\r\n]*)?(?P<size>\d+)|(?P<unbounded>\?)|(?P<bad><=[ \t\r\n]*\?))[ \t\r\n]*")
+_SIZE = re.compile(
+    r"[ \t\r\n]*(?:(?P<bound><=[ \t\r\n]*)?(?P<size>\d+)|(?P<unbounded>\?)|(?P<bad><=[ \t\r\n]*\?))[ \t\r\n]*"
+)
 _I = r"-?[0-9]+"
 _DIM = rf"(?:\*|{_I})"
 _ANNOTATION = re.compile(
@@ -313,6 +330,8 @@ def _layout(match: re.Match[str], rank: int) -> Layout:
         if not re.fullmatch(r" *-?[0-9]{1,20} *", part):
             raise ShapeTextError("expects a layout's dimension", start)
         order.append(int(part))
+        if not -1 << 63 <= order[-1] < 1 << 64:
+            raise ShapeTextError("an integer past 64 bits", start)
     if len(order) != rank:
         raise ShapeTextError(f"the shape has {rank} dimensions, its layout {len(order)}", start)
     if annotations:

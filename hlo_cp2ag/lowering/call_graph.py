@@ -1,72 +1,146 @@
-"""Who calls a computation, found by one search over the text and read only where somebody asks."""
+"""Who calls a computation: found by one search over the text, read only where somebody asks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
 from hlo_cp2ag.lowering.sites import instruction_at
 
-_REFERENCE = re.compile(
-    r"(?<![\w.\-])(?:calls|to_apply|body|condition|select|scatter|true_computation|false_computation)=[ \t\r\n]*%?([A-Za-z_][\w.\-]*)"
-    r"|(?<![\w.\-])(?:branch_computations|called_computations)=[ \t\r\n]*\{([^{}]*)\}"
+CALLING = (
+    *("to_apply", "calls", "condition", "body", "true_computation", "false_computation", "branch_computations"),
+    *("called_computations", "select", "scatter"),
 )
-_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+"""The attributes that name computations."""
+_TOKEN = re.compile(
+    r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\r\n]*|\"[^\"\\]*(?:\\[\s\S][^\"\\]*)*\""
+    r"|(?P<brace>[{}])|%?(?P<name>[A-Za-z_][\w.\-]*)"
+)
+
+
+class Call(NamedTuple):
+    """One place where an instruction names a computation."""
+
+    caller: Instruction
+    attribute: str
+    position: int
+    """The branch of a conditional, else the place in a list."""
+    computation: Computation
+
+
+def _targets(text: str, start: int) -> Iterator[tuple[int, str]]:
+    """What a value that begins at `start` calls, `%f` or `{%f, { ... }}`: names, and nothing for each opening brace.
+
+    A brace may be that of the list or of a computation that is written out in place.
+    """
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        name, brace = token.group("name", "brace")
+        if name and depth <= 1:
+            yield token.start(), name
+        elif brace == "{":
+            if depth <= 1:
+                yield token.start(), ""
+            depth += 1
+        elif brace == "}":
+            depth -= 1
+        if depth <= 0 and (name or brace):
+            return
 
 
 class CallGraph:
-    """The callers of each computation of one module."""
+    """Who calls whom: one scan of the text for all names, then only the instructions that are asked for are read."""
 
     def __init__(self, module: HloModule) -> None:
-        self.module = module
-        self._callers: dict[int, list[Instruction]] = {}
-        self._all: dict[int, list[Instruction]] = {}
+        self._module = module
+        self._callers: dict[Computation, tuple[Call, ...]] = {}
+        self._calls: dict[Instruction, tuple[Call, ...]] = {}
+        self._all: dict[Computation, tuple[Instruction, ...]] = {}
 
-    @cached_property
-    def _references(self) -> dict[str, list[int]]:
-        """For each computation's name the places where an attribute names it."""
-        found: dict[str, list[int]] = {}
-        for match in _REFERENCE.finditer(self.module.text):
-            if match.group(1) is not None:
-                found.setdefault(match.group(1).rstrip(":"), []).append(match.start())
-            else:
-                for name in _NAME.findall(match.group(2)):
-                    found.setdefault(name, []).append(match.start())
+    def calls(self, instruction: Instruction) -> tuple[Call, ...]:
+        """The computations that an instruction names. Raises HloSyntaxError for one that is not there."""
+        found = self._calls.get(instruction)
+        if found is None:
+            calls = []
+            for attribute in instruction.body.attributes:
+                if attribute.name in CALLING:
+                    first = 1 if attribute.name == "false_computation" else 0
+                    for i, computation in enumerate(self._named(attribute.value_span.start)):
+                        calls.append(Call(instruction, attribute.name, first + i, computation))
+            found = self._calls[instruction] = tuple(calls)
         return found
 
-    def callers(self, computation: Computation) -> list[Instruction]:
-        """The instructions that call a computation, in text order."""
-        known = self._callers.get(id(computation))
-        if known is None:
-            if computation.is_inline:
-                around = instruction_at(self.module, computation.span.start - 1)
-                known = [around] if around is not None else []
-            else:
-                offsets = self._references.get(computation.name, ())
-                found = [instruction_at(self.module, offset) for offset in offsets]
-                known = [
-                    caller
-                    for caller, offset in zip(found, offsets, strict=True)
-                    if caller is not None and any(a.span.start == offset for a in caller.body.attributes)
-                ]
-            self._callers[id(computation)] = known
-        return known
+    def called(self, instruction: Instruction, attribute: str) -> Computation:
+        """The one computation that an attribute names. Raises HloSyntaxError if there is none."""
+        for call in self.calls(instruction):
+            if call.attribute == attribute:
+                return call.computation
+        raise instruction.error(f"{instruction.opcode} expects {attribute}=")
 
-    def all_callers(self, computation: Computation) -> list[Instruction]:
+    def callers(self, computation: Computation) -> tuple[Call, ...]:
+        """The calls of a computation in text order."""
+        found = self._callers.get(computation)
+        if found is None:
+            found = self._callers[computation] = tuple(self._read_callers(computation))
+        return found
+
+    def _named(self, start: int) -> list[Computation]:
+        """The computations that a value names."""
+        found: list[Computation] = []
+        for offset, name in _targets(self._module.text, start):
+            computation = self._module.computation(name) if name else self._inline.get(offset)
+            if computation is not None:
+                found.append(computation)
+            elif name:
+                raise self._module.source.error(offset, f"undefined computation {name!r}")
+            if offset == start and found:
+                break
+        return found
+
+    def _read_callers(self, computation: Computation) -> Iterator[Call]:
+        offsets = [computation.span.start] if computation.is_inline else self._mentions.get(computation.name, [])
+        callers = dict.fromkeys(instruction_at(self._module, offset) for offset in sorted(offsets))
+        for caller in callers:
+            # async-update and async-done repeat what their async-start calls.
+            if caller is not None and not caller.opcode.endswith(("-update", "-done")):
+                yield from (call for call in self.calls(caller) if call.computation is computation)
+
+    @cached_property
+    def _inline(self) -> dict[int, Computation]:
+        """The computations that are written out in place, by the offset of their brace."""
+        return {c.span.start: c for c in self._module.inline_computations}
+
+    @cached_property
+    def _mentions(self) -> dict[str, list[int]]:
+        """Name to the offsets where an attribute seems to name it; a string or a comment may look the same."""
+        text = self._module.text
+        mentions: dict[str, list[int]] = {}
+        for attribute in CALLING:
+            key = attribute + "="
+            at = text.find(key)
+            while at >= 0:
+                if not (text[at - 1].isalnum() or text[at - 1] in "_.-%"):
+                    for offset, name in _targets(text, at + len(key)):
+                        mentions.setdefault(name, []).append(offset)
+                at = text.find(key, at + len(key))
+        return mentions
+
+    def all_callers(self, computation: Computation) -> tuple[Instruction, ...]:
         """The callers, their computations' callers, and so on; each once."""
-        known = self._all.get(id(computation))
+        known = self._all.get(computation)
         if known is None:
-            known = self._all[id(computation)] = list(self._walk(computation))
+            known = self._all[computation] = tuple(self._walk(computation))
         return known
 
     def _walk(self, computation: Computation) -> Iterator[Instruction]:
-        seen = {id(computation)}
+        seen = {computation}
         pending = [computation]
         while pending:
-            for caller in self.callers(pending.pop()):
-                yield caller
-                if id(caller.computation) not in seen:
-                    seen.add(id(caller.computation))
-                    pending.append(caller.computation)
+            for call in self.callers(pending.pop()):
+                yield call.caller
+                if call.caller.computation not in seen:
+                    seen.add(call.caller.computation)
+                    pending.append(call.caller.computation)

@@ -326,20 +326,35 @@ class _Pass:
                     "right only before layout assignment",
                 )
             if self.options.sub_byte == "keep" and is_sub_byte_integer(shape.element_type):
-                self._warn(site, f"gathers packed {shape.element_type}: XLA's packed gathers are wrong after layout assignment")
+                self._warn(
+                    site, f"gathers packed {shape.element_type}: XLA's packed gathers are wrong after layout assignment"
+                )
 
     def _arrival(self, site: Site) -> str:
         """Why not all devices are certain to arrive; nothing if they are."""
         if site.permute.computation is self.module.entry:
             return ""
         if self._uniformity is None:
-            self._uniformity = Uniformity(self.module, self.grid.replica_count, self.grid.num_partitions)
+            self._uniformity = Uniformity(
+                self.module,
+                self.grid.replica_count,
+                self.grid.num_partitions,
+                flat_replica_id=self.options.profile == "neuron",
+                call_graph=self.calls,
+            )
         arrival = self._uniformity.arrival(site.permute.computation)
         return "" if arrival.together else arrival.reason
 
     def _log_mapping(self, site: Site, sources: SourceMap) -> None:
         assert self.log is not None
-        constant = next((new for new in site.created if new.opcode == "constant" and new.shape == _map_shape(self.grid.device_count)), None)
+        constant = next(
+            (
+                new
+                for new in site.created
+                if new.opcode == "constant" and new.shape == _map_shape(self.grid.device_count)
+            ),
+            None,
+        )
         name = constant.name if constant is not None else ""
         self.log(f"Created mapping array constant: {name} with values: ")
         for index, value in enumerate(sources.sources):
@@ -360,7 +375,9 @@ class _Pass:
             start = self.module.text.index(self.module.text.lstrip()[:1]) if self.module.text.strip() else 0
             self.rewriter.replace_text(Span(start, start), f"HloModule module_{self.module.entry.name}{text}\n\n")
         else:
-            self.result.warnings.append(self._warning("--write-config: a bare instruction has no header to write counts into"))
+            self.result.warnings.append(
+                self._warning("--write-config: a bare instruction has no header to write counts into")
+            )
 
 
 def _map_shape(count: int) -> ArrayShape:

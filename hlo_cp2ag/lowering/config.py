@@ -92,7 +92,9 @@ def resolve_grid(
             attribute = module.header_attribute(name)
             if stated is not None and stated != flag_value and attribute is not None:
                 flag = "--" + name.replace("_", "-")
-                warnings.append(f"{flag} {flag_value} contradicts the header's {name}={stated}; the header is edited to match")
+                warnings.append(
+                    f"{flag} {flag_value} contradicts the header's {name}={stated}; the header is edited to match"
+                )
                 edits.append((attribute.value_span, str(flag_value)))
         else:
             counts[name] = Count(1, "default") if stated is None else Count(stated, "header")
@@ -119,7 +121,9 @@ def _header_count(module: HloModule, name: str) -> int | None:
         raise module.source.error(attribute.value_span.start, f"{name} must be an integer")
     if int(text) < 1:
         raise module.source.error(
-            attribute.value_span.start, f"{name} must be at least 1", hint=f"--{name.replace('_', '-')} overrides it in other modules"
+            attribute.value_span.start,
+            f"{name} must be at least 1",
+            hint=f"--{name.replace('_', '-')} overrides it in other modules",
         )
     return int(text)
 
@@ -139,11 +143,16 @@ class _Evidence:
         for found, of in ((self.replicas, "replicas"), (self.partitions, "partitions"), (self.devices, "devices")):
             if len(found) > 1:
                 numbers = " and ".join(map(str, sorted(found)))
-                raise module.header_error(f"{what} speak of {numbers} {of}", "say which with --replica-count and --num-partitions")
+                raise module.header_error(
+                    f"{what} speak of {numbers} {of}", "say which with --replica-count and --num-partitions"
+                )
 
 
 def _infer(
-    module: HloModule, permutes: list[tuple[Instruction, tuple[tuple[int, int], ...]]], warnings: list[str], strict: bool
+    module: HloModule,
+    permutes: list[tuple[Instruction, tuple[tuple[int, int], ...]]],
+    warnings: list[str],
+    strict: bool,
 ) -> dict[str, Count]:
     has_channel = [instruction.attribute_text("channel_id") is not None for instruction, _ in permutes]
     flat_axis = "replica_count" if has_channel and not any(has_channel) else "num_partitions"
@@ -252,6 +261,8 @@ def _from_shardings(module: HloModule) -> _Evidence:
     evidence = _Evidence()
     for value in set(_SHARDING.findall(module.text)) if ", sharding={" in module.text else ():
         counts = [math.prod(int(size) for size in tiles.split(",") if size) for tiles in _TILES.findall(value)]
-        counts += [math.prod(map(int, sizes)) for mesh in _MESH.findall(value) if (sizes := _MESH_AXIS_SIZE.findall(mesh))]
+        counts += [
+            math.prod(map(int, sizes)) for mesh in _MESH.findall(value) if (sizes := _MESH_AXIS_SIZE.findall(mesh))
+        ]
         evidence.partitions.update(counts)
     return evidence

@@ -81,7 +81,11 @@ def _left_for_its_shapes(permute: Instruction) -> str:
     operands = permute.operands
     results = shape.elements if isinstance(shape, TupleShape) else (shape,)
     if len(results) != len(operands) or (isinstance(shape, TupleShape) and len(operands) < 2):
-        return f"{len(operands)} operands, but a result of {len(results)}" if len(operands) != 1 else "a tuple of one operand"
+        return (
+            f"{len(operands)} operands, but a result of {len(results)}"
+            if len(operands) != 1
+            else "a tuple of one operand"
+        )
     for operand, result in zip(operands, results, strict=True):
         reason = _left_for_a_shape(operand.shape) or _left_for_a_shape(result)
         if reason:
@@ -109,7 +113,9 @@ def left_for_its_size(permute: Instruction, grid: ProcessGrid, dimensions: tuple
         shape = operand.shape
         assert isinstance(shape, ArrayShape)
         if 0 in shape.dimensions:
-            return f"{shape.to_text(False)} has no elements: XLA refuses to gather along a dimension of size 0, or crashes"
+            return (
+                f"{shape.to_text(False)} has no elements: XLA refuses to gather along a dimension of size 0, or crashes"
+            )
         size = shape.dimensions[dimension] if shape.dimensions else 1
         if size * grid.device_count > _MAXIMUM_OFFSET:
             return f"{grid.device_count} shards of {size} pass 2^31 - 1 along dimension {dimension}"
@@ -123,7 +129,9 @@ def left_for_zeros(permute: Instruction) -> str:
     return ""
 
 
-def refuse_bad_pairs(permute: Instruction, pairs: Pairs, grid: ProcessGrid, axis: str, options: LoweringOptions) -> None:
+def refuse_bad_pairs(
+    permute: Instruction, pairs: Pairs, grid: ProcessGrid, axis: str, options: LoweringOptions
+) -> None:
     """Refuses ids outside the axis, and under profile xla repeated sources and targets.
 
     Raises HloSyntaxError that points at the pairs.
@@ -147,7 +155,9 @@ def refuse_bad_pairs(permute: Instruction, pairs: Pairs, grid: ProcessGrid, axis
 def _outside(permute: Instruction, pair: tuple[int, int], each: int, grid: ProcessGrid, axis: str) -> Exception:
     what = {"replica": "replicas", "partition": "partitions", "device": "devices"}[axis]
     size = axis_size(grid, axis)
-    message = f"the pair {{{pair[0]},{pair[1]}}} of {permute.name!r} names {axis} {each}, but the grid has {size} {what}"
+    message = (
+        f"the pair {{{pair[0]},{pair[1]}}} of {permute.name!r} names {axis} {each}, but the grid has {size} {what}"
+    )
     message += f" ({grid.replica_count} replicas x {grid.num_partitions} partitions)"
     flag = "--num-partitions" if axis == "partition" else "--replica-count"
     hint = f"{flag} {each + 1} or more" if each >= 0 else "ids are 0 or more"

@@ -124,7 +124,9 @@ class _Chain:
     def _array(self, value: Value, source: ArrayShape, result: ArrayShape, number: int) -> NewInstruction:
         dimension = self.plan.gather_dimensions[number]
         gathered = self._all_gather(value, source, dimension, number)
-        starts: list[Value] = [self.constant(_S32, "0") for _ in range(dimension)]  # in the order in which XLA prints them
+        starts: list[Value] = [
+            self.constant(_S32, "0") for _ in range(dimension)
+        ]  # in the order in which XLA prints them
         index = self.source_index()
         size = self.constant(_S32, str(source.dimensions[dimension]))
         starts.append(self.add("multiply", _S32, index, size))

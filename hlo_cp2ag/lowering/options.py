@@ -14,7 +14,13 @@ SubByte = Literal["widen", "keep"]
 Names = Literal["fresh", "keep"]
 
 PROFILES: dict[str, dict[str, str]] = {
-    "xla": {"gate": "every", "non_target": "zero", "device_id": "auto", "gather_dimension": "auto", "sub_byte": "widen"},
+    "xla": {
+        "gate": "every",
+        "non_target": "zero",
+        "device_id": "auto",
+        "gather_dimension": "auto",
+        "sub_byte": "widen",
+    },
     "neuron": {
         "gate": "invalid",
         "non_target": "keep",

@@ -113,7 +113,14 @@ def _cut_operands(source: SourceText, masked: str, start: int, end: int, base: i
         name_start = base + match.start(3)
         first = base + match.start(1) if shape_text else name_start - len(percent)
         shape = read_shape(source, shape_text, first) if shape_text else None
-        operands.append(Operand(name.rstrip(":"), Span(first, base + match.end(3)), Span(name_start, name_start + len(name.rstrip(":"))), shape))
+        operands.append(
+            Operand(
+                name.rstrip(":"),
+                Span(first, base + match.end(3)),
+                Span(name_start, name_start + len(name.rstrip(":"))),
+                shape,
+            )
+        )
         position = match.end()
         if not comma:
             return tuple(operands)

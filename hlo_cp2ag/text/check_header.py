@@ -135,7 +135,7 @@ _CANONICAL = re.compile(
     r"\nStackFrames\n(?:\d{1,9} \{file_location_id=\d{1,9}(?: parent_frame_id=\d{1,9})\}\n)*\s*"
 )
 _TABLE = re.compile(rf"{_B}(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-=:])")
-_ROW = re.compile(rf"{_B}(-?\d+){_B}(\"[^\"\\]*(?:\\[\s\S][^\"\\]*)*\"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'|\{{[^{{}}]*\}})")
+_ROW = re.compile(rf"{_B}(-?\d+)(?:{_B}(\"[^\"\\]*(?:\\[\s\S][^\"\\]*)*\"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'|\{{[^{{}}]*\}}))?")
 _FIELD = re.compile(rf"{_B}(?:,{_B})?([A-Za-z_]\w*)={_B}(-?\d+)")
 
 
@@ -152,12 +152,13 @@ def check_tables(state: State, span: Span) -> None:
         position = table.end()
         while (row := _ROW.match(text, position)) is not None:
             position = row.end()
-            where = span.start + row.start(2)
-            if table.group(1) in ("FileNames", "FunctionNames"):
-                _check_string(state, where, row.group(2))
-            else:
+            value = row.group(2) or ""
+            where = span.start + (row.start(2) if value else row.end())
+            if table.group(1) not in ("FileNames", "FunctionNames"):
                 fields = opcodes.FILE_LOCATION_FIELDS if table.group(1) == "FileLocations" else opcodes.STACK_FRAME_FIELDS
-                _check_fields(state, where, row.group(2), fields)
+                _check_fields(state, where, value, fields)
+            elif value:  # XLA does not miss a string that is not there
+                _check_string(state, where, value)
 
 
 def _check_string(state: State, where: int, text: str) -> None:

@@ -42,7 +42,9 @@ def syntax_error(source: SourceText, masked: str, base: int, error: UnexpectedIn
     ended = token is not None and token.type == "$END"
     if at is None or at < 0 or ended:
         at = len(masked.rstrip(" \t\r\n"))
-    expected = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ())
+    expected = set(
+        getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ()
+    )
     wanted = next((words for terminals, words in _WORDS if terminals <= expected), "")
     found = "the end of the text" if ended and base + len(masked) >= len(source.text) else _found(masked, at)
     message = f"expects {wanted}, but sees {found}" if wanted else f"cannot read this: {found}"

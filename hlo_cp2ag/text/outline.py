@@ -29,6 +29,8 @@ _RAW_CONFIG = re.compile(
 )
 _STRUCTURE = b"{}()[]%=,\n"
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
+_MOST_PASSES = 64
+_CLOSED_BY = dict(zip(b"([{", b")]}", strict=True))
 _NOT_BRACKETS = b"%=,"
 _NOT_BRACKETS_AT_ALL = bytes(c for c in range(256) if c not in b"{}()[]")
 _NOT_BRACKETS_OR_LINES = bytes(c for c in range(256) if c not in b"{}()[]\n")
@@ -38,7 +40,7 @@ _MODULE_NAME = re.compile(rf"%?{NAME}:?")
 _ATTRIBUTE_KEY = re.compile(rf"{BLANK}*,{BLANK}*({NAME})={BLANK}*")
 _WORD_VALUE = re.compile(r"[\w.\-]+|\"_*\"|'_*'")
 _TABLE_NAME = re.compile(rf"{BLANK}*(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-=:])")
-_TABLE_ROW = re.compile(rf"{BLANK}*\d+{BLANK}*(?:\"_*\"|'_*'|\{{[^{{}}]*\}})")
+_TABLE_ROW = re.compile(rf"{BLANK}*-?\d+(?:{BLANK}*(?:\"_*\"|'_*'|\{{[^{{}}]*\}}))?")
 _COMPUTATION_START = re.compile(rf"{BLANK}*(?:(ENTRY)(?![\w.\-=:]){BLANK}*)?(%?)({NAME}):?{BLANK}*(?=[({{])")
 _INLINE = re.compile(rf"\{{(?={BLANK}*(?:ROOT{BLANK}+)?(?:%{NAME}{BLANK}*|{NAME}:{BLANK}*|{NAME}{BLANK}+)=)")
 _ARROW = re.compile(rf"{BLANK}*->{BLANK}*")
@@ -49,9 +51,7 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _HEADER_LINES = re.compile(r"\n(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
 _COMPUTATION_LINES = re.compile(rb"\n+(?:\{\n\n+\}\n*)+")
 _CLOSING_LINES = re.compile(r"\n\}([^\n]*(?:\n\n?)?)")
-_KNOWN_CLOSING_LINES = {
-    thread + behind for thread in ("", ', execution_thread=""') for behind in ("", "\n", "\n\n")
-}
+_KNOWN_CLOSING_LINES = {thread + behind for thread in ("", ', execution_thread=""') for behind in ("", "\n", "\n\n")}
 
 
 @dataclass
@@ -155,11 +155,19 @@ def lines_are_certain(masked_body: str) -> bool:
 
 def _reduce(brackets: bytes) -> bytes:
     """What is left of a run of brackets when matching neighbours cancel; a newline between them keeps them apart."""
-    length = -1
-    while length != len(brackets):
+    for _ in range(_MOST_PASSES):
         length = len(brackets)
         brackets = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
-    return brackets
+        if length == len(brackets):
+            return brackets
+    # Nested so deep that passes over the whole would take too long.
+    left = bytearray()
+    for bracket in brackets:
+        if left and _CLOSED_BY.get(left[-1]) == bracket:
+            left.pop()
+        else:
+            left.append(bracket)
+    return bytes(left)
 
 
 def bracket_balance_by_line(masked: str) -> list[int]:
@@ -334,7 +342,11 @@ def _tables_are_known(source: SourceText, found: ModuleOutline, header_end: int,
 def _scanned_outline(source: SourceText) -> ModuleOutline:
     text = source.text
     if "\0" in text:
-        raise source.error(text.index("\0"), "a NUL byte: this is no HLO text", hint="a serialized HloModuleProto is read by XLA's own tools")
+        raise source.error(
+            text.index("\0"),
+            "a NUL byte: this is no HLO text",
+            hint="a serialized HloModuleProto is read by XLA's own tools",
+        )
     masked = mask(text, source)
     found = ModuleOutline(masked=masked)
     if not masked.strip(" \t\r\n"):
@@ -345,6 +357,7 @@ def _scanned_outline(source: SourceText) -> ModuleOutline:
         position = _read_header(source, masked, found)
     elif not _starts_like_a_module(masked):
         found.is_lone_instruction = True
+        found.computations = _inline_computations(masked, Span(0, len(masked)))
         return found
     position = _tables(source, masked, position, found)
     while (token := _NOT_BLANK.search(masked, position)) is not None:
@@ -368,7 +381,9 @@ def _tables(source: SourceText, masked: str, position: int, found: ModuleOutline
         return position
     end = _read_tables(masked, position)
     if end < 0:
-        raise source.error(-end, "expects the tables FileNames, FunctionNames, FileLocations and StackFrames in this order")
+        raise source.error(
+            -end, "expects the tables FileNames, FunctionNames, FileLocations and StackFrames in this order"
+        )
     found.tables_span = Span(position, end)
     return end
 
@@ -421,7 +436,9 @@ def _read_header(source: SourceText, masked: str, found: ModuleOutline) -> int:
 def _scan_computation(source: SourceText, masked: str, position: int) -> ComputationOutline:
     start = _COMPUTATION_START.match(masked, position)
     if start is None:
-        raise source.error(position, "expects a computation: a name, then { and its instructions", hint=_hint(masked, position))
+        raise source.error(
+            position, "expects a computation: a name, then { and its instructions", hint=_hint(masked, position)
+        )
     name = start.group(3)
     begin = start.start(1) if start.group(1) else start.start(3) - len(start.group(2))
     brace = start.end()
@@ -443,12 +460,20 @@ def _scan_computation(source: SourceText, masked: str, position: int) -> Computa
         brace = opening.end()
     close = _body_end(masked, brace)
     if close < 0:
-        raise source.error(begin, f"computation {name!r} is not closed by a }}", hint="a bracket in it does not match, or the file is cut off")
+        raise source.error(
+            begin,
+            f"computation {name!r} is not closed by a }}",
+            hint="a bracket in it does not match, or the file is cut off",
+        )
     attributes_end = close
     while (key := _ATTRIBUTE_KEY.match(masked, attributes_end)) is not None:
         value = _WORD_VALUE.match(masked, key.end())
         if key.group(1) != "execution_thread" or value is None or value.group()[0] not in "\"'":
-            raise source.error(key.start(1), f"unknown attribute {key.group(1)!r} of a computation", hint='it takes execution_thread="..."')
+            raise source.error(
+                key.start(1),
+                f"unknown attribute {key.group(1)!r} of a computation",
+                hint='it takes execution_thread="..."',
+            )
         attributes_end = value.end()
     return ComputationOutline(
         name,
@@ -469,7 +494,9 @@ def _inline_computations(masked: str, body: Span) -> list[ComputationOutline]:
         if end > 0:
             span = Span(match.start(), end)
             inner = Span(match.start() + 1, end - 1)
-            inline.append(ComputationOutline("", Span(span.start, span.start), False, span, inner, None, is_inline=True))
+            inline.append(
+                ComputationOutline("", Span(span.start, span.start), False, span, inner, None, is_inline=True)
+            )
     return inline[::-1]
 
 

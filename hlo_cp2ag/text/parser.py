@@ -45,7 +45,8 @@ def parse_source(source: SourceText) -> HloModule:
     )
     if found.is_lone_instruction:
         whole = Span(0, len(text))
-        module.computations = [Computation(module, 0, "entry", Span(0, 0), False, whole, whole)]
+        inline = [computation_of(module, i, c) for i, c in enumerate(found.computations)]
+        module.computations = [*inline, Computation(module, len(inline), "entry", Span(0, 0), False, whole, whole)]
     elif isinstance(found.computations, CertainComputations):
         module.computations = LazyComputations(module, found.computations)
     else:

@@ -57,7 +57,10 @@ def _structured(kind: str, text: str) -> object:
 
     reader = Reader(text)
     words = WORDS.get(kind)
-    value = words.read(reader) if words is not None else STRUCTURED[kind](reader)
+    try:
+        value = words.read(reader) if words is not None else STRUCTURED[kind](reader)
+    except RecursionError:  # XLA goes deeper, some thousand levels
+        raise ValueTextError("nested too deeply", reader.start) from None
     reader.finish()
     return value
 

@@ -16,10 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlo_cp2ag.ir.attributes import PaddingConfig, ReplicaGroupList, SliceRanges
-from hlo_cp2ag.ir.shape import ArrayShape, Shape, parse_shape
+from hlo_cp2ag.ir.module import Computation
+from hlo_cp2ag.ir.shape import ArrayShape, Shape, compatible, parse_shape
 from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, check_shape, infer_shape
 from hlo_cp2ag.text.opcodes import BASE_OPCODES, opcode_spec
+from hlo_cp2ag.text.parser import parse
 from hlo_cp2ag.text.values import ValueTextError, parse_attribute_value
+from tests.corpus import corpus_modules, fixture_modules, ident, read
 from tests.xla.judge import Judge, available
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,6 +156,55 @@ def test_xla_still_answers_so(kind: str) -> None:
     ask = questions.ask_infer if kind == "infer" else questions.ask_check
     with Judge() as judge:
         assert {text: ask(judge, text) for text in ANSWERS[kind]} == ANSWERS[kind]
+
+
+# ---- real modules ----------------------------------------------------------------------------------------------------
+
+
+def program(computation: Computation) -> tuple[list[Shape], Shape]:
+    numbered = {}
+    for instruction in computation:
+        if instruction.opcode == "parameter":
+            span = instruction.body.operands_span
+            numbered[int(instruction.module.source.text[span.start : span.end])] = instruction.shape
+    return [shape for _, shape in sorted(numbered.items())], computation.root.shape
+
+
+def check_module(text: str) -> None:
+    """Check every shape, and infer those that follow."""
+    module = parse(text)
+    programs = {computation.name: program(computation) for computation in module.computations}
+    for computation in module.computations:
+        for instruction in computation:
+            if instruction.opcode not in BASE_OPCODES or instruction.opcode in ("constant", "parameter"):
+                continue
+            attributes = dict(instruction.attributes)
+            called = {}
+            for name, value in attributes.items():
+                if name in questions.COMPUTATIONS:
+                    called[name] = programs[str(value)]
+                elif name == questions.BRANCHES:
+                    assert isinstance(value, tuple)
+                    called.update({f"{name}[{i}]": programs[one] for i, one in enumerate(value)})
+            operands = [operand.shape for operand in instruction.operands]
+            check_shape(instruction.opcode, instruction.shape, operands, attributes, called)
+            spec = opcode_spec(instruction.opcode)
+            products = ("dot", "convolution", "ragged-dot", "scaled-dot")
+            if spec is not None and spec.infers_shape and instruction.opcode not in ("broadcast", *products):
+                assert compatible(infer_shape(instruction.opcode, operands, attributes, called), instruction.shape)
+
+
+def modules() -> list[object]:
+    """Those whose operands and computations all have names and whose shapes do not contradict each other on purpose."""
+    odd = ("inline_computation", "operand_is_an_instruction", "token_operand")
+    mine = [pytest.param(path, id=ident(path)) for path in fixture_modules() if path.stem not in odd]
+    rest = [path for path in corpus_modules(small_only=False) if path.parts[-2] != "xla_hlo"]
+    return [*mine, *(pytest.param(path, id=ident(path), marks=pytest.mark.sweep) for path in rest)]
+
+
+@pytest.mark.parametrize("path", modules())
+def test_shapes_of_real_modules_go_together(path: Path) -> None:
+    check_module(read(path))
 
 
 # ---- by hand ---------------------------------------------------------------------------------------------------------

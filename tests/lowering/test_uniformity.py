@@ -9,7 +9,8 @@ import pytest
 
 from hlo_cp2ag.ir.module import HloModule
 from hlo_cp2ag.ir.source import HloSyntaxError
-from hlo_cp2ag.lowering.uniformity import Arrival, Uniformity, _index, _parameter_number, _plain_operands
+from hlo_cp2ag.lowering.uniform_operations import _plain_operands, index_of, parameter_number
+from hlo_cp2ag.lowering.uniformity import Arrival, Uniformity
 from hlo_cp2ag.text.parser import parse
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "jax"
@@ -738,12 +739,12 @@ def test_the_short_way_to_operands_reads_what_the_long_way_reads(name: str, text
         plain, body = _plain_operands(instruction), instruction.body
         if instruction.opcode == "parameter":
             start, end = body.operands_span
-            assert _parameter_number(instruction) == int(module.text[start:end])
+            assert parameter_number(instruction) == int(module.text[start:end])
         elif instruction.opcode != "constant" and plain is not None:
             assert plain == [operand.name for operand in body.operands]
         if instruction.opcode == "get-tuple-element":
             index = instruction.attribute_text("index")
-            assert index is not None and _index(instruction) == int(index.value_text)
+            assert index is not None and index_of(instruction) == int(index.value_text)
 
 
 @needs_corpus

@@ -175,6 +175,12 @@ def test_names_that_mean_two_things() -> None:
         parse_attribute_value("foo", "1", "add")
 
 
+def test_deep_nesting_is_refused_in_words() -> None:
+    assert parse_attribute_value("literal", "(" * 100 + ")" * 100)
+    with pytest.raises(ValueTextError, match="nested too deeply"):
+        parse_attribute_value("literal", "(" * 5000 + ")" * 5000)
+
+
 def test_values_are_remembered_and_cannot_be_changed() -> None:
     text = '{a="some value"}'
     value = parse_attribute_value("frontend_attributes", text)
@@ -298,6 +304,7 @@ def test_long_lists() -> None:
         ("literal", "f32[2]{0} {1,2,3}", 15),
         ("literal", "s32[] 3 4", 8),
         ("literal", "(s32[] 3", 8),
+        ("literal", "s32[] (3)", 6),
         ("output_to_operand_aliasing", "{{}: (0)}", 7),
         ("input_output_alias", "{ {}: 0 }", 6),
         ("input_output_alias", "{ {}: (0, {}, foo) }", 14),

@@ -1,4 +1,4 @@
-"""Start and done pairs. The work is done at the start; what a start returns holds operands and result, as its shape says."""
+"""Start and done pairs. A start does the work, and returns operands and result as its shape says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def started(instruction: Instruction, operands: Value, result: Value) -> Value:
 @op("all-gather-start")
 def all_gather_start(context: Context, instruction: Instruction, *operands: Array) -> Value:
     """Semantics: XLA, HloAllGatherInstruction as a start: (operand, result)."""
-    return started(instruction, operands[0] if len(operands) == 1 else operands, all_gather(context, instruction, *operands))
+    result = all_gather(context, instruction, *operands)
+    return started(instruction, operands[0] if len(operands) == 1 else operands, result)
 
 
 @op("all-reduce-start")
@@ -62,7 +63,7 @@ def async_done(context: Context, instruction: Instruction, operand: tuple[Value,
 
 @op("async-start")
 def async_start(context: Context, instruction: Instruction, *operands: Value) -> Value:
-    """Semantics: XLA, HloAsyncStartInstruction: ((operands), result, contexts); also written `reduce-scatter-start(...)`."""
+    """Semantics: XLA, HloAsyncStartInstruction: ((operands), result, contexts); also `reduce-scatter-start(...)`."""
     if instruction.opcode == "async-start":
         result = context.call(context.computation(instruction, "calls"), operands)
     else:

@@ -20,7 +20,8 @@ _UNIFORM = ("all-gather", "all-gather-start", "reduce-scatter", "all-to-all")
 """Collectives whose result's size says how many devices a group has."""
 
 
-@precheck("all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "reduce-scatter", "all-to-all", "collective-broadcast")
+@precheck("all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "reduce-scatter", "all-to-all")
+@precheck("collective-broadcast")
 def groups_fit(context: Context, instruction: Instruction) -> None:
     """Raise HloSyntaxError for groups that name devices outside the grid or twice, or leave some out."""
     table = group_table(context, instruction)
@@ -106,7 +107,8 @@ def fold_equal(context: Context, computation: Computation, element_type: str, x:
         lifted = lift(x, element_type)
         return lower(lifted * np.array(count, np.int64).astype(lifted.dtype), element_type)
     if kind == "add" and element_type == "f32" and _multiples_are_exact(x, count):
-        return x * np.float32(count)
+        result: Array = x * np.float32(count)
+        return result
     return fold(context, computation, element_type, [x] * count)
 
 
@@ -184,8 +186,9 @@ def all_to_all(context: Context, instruction: Instruction, *operands: Array) -> 
             return (x,) if isinstance(instruction.shape, TupleShape) else x
         shape = list(x.shape)
         shape[along + 1 : along + 2] = [size, shape[along + 1] // size]
-        pieces = np.moveaxis(expand(x, lanes).reshape(lanes, *shape[1:]), along + 1, 1)  # [devices, pieces, *dimensions]
-        taken = pieces[sources, table.place_of[:, np.newaxis]]  # [devices, members, *dimensions]
+        # [devices, pieces, *dimensions], and then [devices, members, *dimensions]
+        pieces = np.moveaxis(expand(x, lanes).reshape(lanes, *shape[1:]), along + 1, 1)
+        taken = pieces[sources, table.place_of[:, np.newaxis]]
         result = np.moveaxis(taken, 1, along + 1).reshape(lanes, *x.shape[1:])
         return (result,) if isinstance(instruction.shape, TupleShape) else result
     if len(operands) != size:
@@ -243,13 +246,16 @@ def permute_map(context: Context, instruction: Instruction) -> Array:
         if len(context.operand_shapes(instruction)) == 4 and instruction.attribute_text("slice_sizes") is not None:
             raise instruction.error("the executor does not support in-place permutes (slice_sizes)")
         mode = "flattened_id" if neuron else group_mode(instruction)
-        size = {"cross_replica": grid.replica_count, "cross_partition": grid.num_partitions}.get(mode, grid.device_count)
+        axes = {"cross_replica": grid.replica_count, "cross_partition": grid.num_partitions}
+        size = axes.get(mode, grid.device_count)
         sources: set[int] = set()
         targets: set[int] = set()
         received = np.full(grid.device_count, -1)
         for source, target in pairs:
             if not (0 <= source < size and 0 <= target < size):
-                raise instruction.error(f"the pair {{{source},{target}}} names an id outside the {size} of the grid {grid}")
+                raise instruction.error(
+                    f"the pair {{{source},{target}}} names an id that is not among the {size} of the grid {grid}"
+                )
             if not neuron and (source in sources or target in targets):
                 raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target")
             sources.add(source)

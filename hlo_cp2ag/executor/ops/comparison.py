@@ -27,7 +27,7 @@ DIRECTIONS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def total_order_key(x: Array, element_type: str) -> Array:
-    """Signed integers that are ordered as XLA's total order of floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+    """Signed integers that are ordered in XLA's total order of floats: -NaN < -inf < .. < -0 < +0 < .. < inf < NaN."""
     bits = to_bits(x, element_type)
     width = element_bits(element_type)
     wide = bits.astype(np.int64) if width < 64 else bits.view(np.int64)

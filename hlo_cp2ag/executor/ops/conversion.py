@@ -8,7 +8,7 @@ from hlo_cp2ag.executor.arithmetic import from_bits, lift, round_to, to_bits, wr
 from hlo_cp2ag.executor.ops.unary import operand_type
 from hlo_cp2ag.executor.registry import Context, array_shape, integer, op
 from hlo_cp2ag.executor.values import Array, Value, array_shape_of
-from hlo_cp2ag.ir.element_types import dtype_of, integer_range
+from hlo_cp2ag.ir.element_types import complex_part, dtype_of, integer_range
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, element_bits, is_complex, is_floating, is_integer
 
@@ -20,7 +20,8 @@ def convert(context: Context, instruction: Instruction, x: Array) -> Array:
     """Semantics: XLA operation semantics, ConvertElementType.
 
     Floats become integers by truncation, what is too large becomes the largest (the least) integer, NaN 0. Integers
-    wrap, and become floats by rounding to nearest even. Anything but 0 is true. Of complex numbers the real part counts.
+    wrap, and become floats by rounding to nearest even. Anything but 0 is true. Complex numbers lose their imaginary
+    part.
     """
     return convert_array(x, operand_type(context, instruction), array_shape(instruction).element_type)
 
@@ -30,7 +31,7 @@ def convert_array(x: Array, source: str, target: str) -> Array:
     if source == target:
         return x
     if is_complex(source) and not is_complex(target):
-        return convert_array(np.ascontiguousarray(x.real).reshape(x.shape), {"c64": "f32", "c128": "f64"}[source], target)
+        return convert_array(np.ascontiguousarray(x.real).reshape(x.shape), complex_part(source), target)
     if target == "pred":
         return np.asarray(lift(x, source) != 0)
     if is_integer(target):
@@ -38,7 +39,7 @@ def convert_array(x: Array, source: str, target: str) -> Array:
             return float_to_integer(lift(x, source), target)
         return wrap(lift(x, source).astype(np.int64) if source == "pred" else lift(x, source), target)
     if is_complex(target):
-        part = {"c64": "f32", "c128": "f64"}[target]
+        part = complex_part(target)
         with np.errstate(all="ignore"):
             return (x if is_complex(source) else convert_array(x, source, part)).astype(dtype_of(target))
     x = lift(x, source)
@@ -115,7 +116,8 @@ def reinterpret(x: Array, source: str, result: ArrayShape) -> Array:
     """The bits of `x` in row-major order as elements of another type and dimensions; lanes stay apart."""
     target = result.element_type
     if source == target:
-        return x.reshape(x.shape[0], *result.dimensions)
+        found: Array = x.reshape(x.shape[0], *result.dimensions)
+        return found
     shape = (x.shape[0], *result.dimensions)
     old, new = element_bits(source), element_bits(target)
     if old == new and old < 8:
@@ -163,4 +165,5 @@ def bitcast(context: Context, instruction: Instruction, x: Value) -> Value:
     physical = ArrayShape(result.element_type, tuple(result.dimensions[d] for d in order))
     elements = reinterpret(memory, operand.element_type, physical)
     places = {dimension: place for place, dimension in enumerate(order)}
-    return elements.transpose(0, *(places[d] + 1 for d in range(result.rank)))
+    found: Array = elements.transpose(0, *(places[d] + 1 for d in range(result.rank)))
+    return found

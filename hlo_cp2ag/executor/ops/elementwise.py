@@ -28,7 +28,7 @@ _Binary = Callable[[Array, Array], Array]
 
 
 def widen(x: Array) -> Array:
-    """f32 as f64 and c64 as c128, in which transcendental functions keep within half a unit in the last place of f32."""
+    """f32 as f64 and c64 as c128, where transcendental functions keep within half a unit in the last place of f32."""
     if x.dtype == np.float32:
         return x.astype(np.float64)
     return x.astype(np.complex128) if x.dtype == np.complex64 else x
@@ -139,7 +139,10 @@ def make_complex(real: Array, imaginary: Array, dtype: np.dtype[np.generic]) -> 
 
 @binary("divide")
 def divide(a: Array, b: Array) -> Array:
-    """Semantics: XLA operation semantics, Div: integers round towards zero, x / 0 is -1 (all ones), INT_MIN / -1 is INT_MIN."""
+    """Semantics: XLA operation semantics, Div.
+
+    Integers round towards zero, x / 0 is -1 (all ones), INT_MIN / -1 is INT_MIN.
+    """
     if a.dtype == np.bool_:
         return a & b
     if a.dtype.kind == "c":
@@ -196,7 +199,7 @@ def remainder(a: Array, b: Array) -> Array:
 
 @binary("maximum")
 def maximum(a: Array, b: Array) -> Array:
-    """Semantics: XLA operation semantics, Max: NaN if either is; +0 is larger than -0; complex numbers in dictionary order."""
+    """Semantics: XLA operation semantics, Max: NaN if either is, +0 above -0; complex numbers in dictionary order."""
     if a.dtype.kind == "c":
         return np.where((a.real > b.real) | ((a.real == b.real) & (a.imag >= b.imag)), a, b)
     larger = np.maximum(a, b)
@@ -207,7 +210,7 @@ def maximum(a: Array, b: Array) -> Array:
 
 @binary("minimum")
 def minimum(a: Array, b: Array) -> Array:
-    """Semantics: XLA operation semantics, Min: NaN if either is; -0 is smaller than +0; complex numbers in dictionary order."""
+    """Semantics: XLA operation semantics, Min: NaN if either is, -0 below +0; complex numbers in dictionary order."""
     if a.dtype.kind == "c":
         return np.where((a.real < b.real) | ((a.real == b.real) & (a.imag <= b.imag)), a, b)
     smaller = np.minimum(a, b)
@@ -326,7 +329,8 @@ def shift_right_logical(a: Array, b: Array, bits: int) -> Array:
     if bits < 8:
         unsigned &= unsigned.dtype.type((1 << bits) - 1)
     shifted = np.where(beyond, unsigned.dtype.type(0), unsigned >> amount.astype(unsigned.dtype))
-    return shifted.astype(a.dtype)
+    result: Array = shifted.astype(a.dtype)
+    return result
 
 
 _shift("shift-left", shift_left)

@@ -103,21 +103,23 @@ def broadcast(context: Context, instruction: Instruction, x: Array) -> Array:
 @op("reshape")
 def reshape(context: Context, instruction: Instruction, x: Array) -> Array:
     """Semantics: XLA operation semantics, Reshape: the elements in row-major order, whatever the layouts."""
-    return keep_type(context, instruction, x).reshape(x.shape[0], *array_shape(instruction).dimensions)
+    result: Array = keep_type(context, instruction, x).reshape(x.shape[0], *array_shape(instruction).dimensions)
+    return result
 
 
 @op("transpose")
 def transpose(context: Context, instruction: Instruction, x: Array) -> Array:
     """Semantics: XLA operation semantics, Transpose: dimension i of the result is the operand's `dimensions[i]`."""
     order = integers(instruction, "dimensions")
-    return keep_type(context, instruction, x).transpose(0, *(d + 1 for d in order))
+    result: Array = keep_type(context, instruction, x).transpose(0, *(d + 1 for d in order))
+    return result
 
 
 @op("reverse")
 def reverse(context: Context, instruction: Instruction, x: Array) -> Array:
     """Semantics: XLA operation semantics, Rev (reverse): the order of elements turned around in `dimensions`."""
     x = keep_type(context, instruction, x)
-    return np.flip(x, [d + 1 for d in integers(instruction, "dimensions")])
+    return np.flip(x, tuple(d + 1 for d in integers(instruction, "dimensions")))
 
 
 @op("concatenate")
@@ -133,7 +135,7 @@ def slice_(context: Context, instruction: Instruction, x: Array) -> Array:
     """Semantics: XLA operation semantics, Slice: from start to limit by stride."""
     ranges = cast(SliceRanges, instruction.attribute("slice", SliceRanges())).ranges
     x = keep_type(context, instruction, x)
-    return x[(slice(None), *(slice(start, limit, stride) for start, limit, stride in ranges))]
+    return cut(x, [slice(start, limit, stride) for start, limit, stride in ranges])
 
 
 @op("pad")
@@ -164,7 +166,7 @@ def pad(context: Context, instruction: Instruction, x: Array, filling: Array) ->
 def starts_of(
     context: Context, instruction: Instruction, indices: tuple[Array, ...], first: int, limits: list[int]
 ) -> Array:
-    """Start indices `[lanes, rank]` in s64, clamped to `[0, limit]`; given as scalars, or as one array of them."""
+    """Start indices `[lanes, rank]` in s64, clamped to `[0, limit]`; scalars, or one array of them."""
     rank = len(limits)
     if not rank:
         return np.zeros((1, 0), np.int64)
@@ -191,19 +193,31 @@ def dynamic_slice(context: Context, instruction: Instruction, x: Array, *indices
     limits = [total - size for total, size in zip(x.shape[1:], sizes, strict=True)]
     starts = starts_of(context, instruction, indices, 1, limits)
     if starts.shape[0] == 1 or (starts == starts[0]).all():
-        return x[(slice(None), *(slice(s, s + n) for s, n in zip(starts[0].tolist(), sizes, strict=True)))]
+        return cut(x, blocks(starts[0], sizes))
     lanes = starts.shape[0]
     if lanes <= 64:
         x = expand(x, lanes)
         result = np.empty((lanes, *sizes), x.dtype)
         for lane, start in enumerate(starts.tolist()):
-            result[lane] = x[(lane, *(slice(s, s + n) for s, n in zip(start, sizes, strict=True)))]
+            result[lane] = x[lane][tuple(slice(s, s + n) for s, n in zip(start, sizes, strict=True))]
         return result
     return x[element_places(starts, sizes, x.shape[0])]
 
 
+def blocks(start: Array, sizes: tuple[int, ...]) -> list[slice]:
+    """The slices of the block of `sizes` at a start `[rank]`."""
+    return [slice(s, s + n) for s, n in zip(start.tolist(), sizes, strict=True)]
+
+
+def cut(x: Array, slices: list[slice]) -> Array:
+    """A view of a part of all lanes."""
+    whole: list[slice] = [slice(None), *slices]
+    view: Array = x[tuple(whole)]
+    return view
+
+
 def element_places(starts: Array, sizes: tuple[int, ...], lanes: int) -> tuple[Array, ...]:
-    """Index arrays for the blocks of `sizes` at each lane's start; the lane axis of what they index has length `lanes`."""
+    """Index arrays for the blocks of `sizes` at each lane's start, in an array with a lane axis of length `lanes`."""
     rank = len(sizes)
     numbers = np.arange(starts.shape[0]) if lanes > 1 else np.zeros(starts.shape[0], np.int64)
     places = [numbers.reshape(-1, *[1] * rank)]
@@ -226,7 +240,7 @@ def dynamic_update_slice(
         return x
     if starts.shape[0] == 1 or (starts == starts[0]).all():
         result = np.array(expand(x, max(x.shape[0], update.shape[0])))
-        result[(slice(None), *(slice(s, s + n) for s, n in zip(starts[0].tolist(), sizes, strict=True)))] = update
+        cut(result, blocks(starts[0], sizes))[...] = update
         return result
     lanes = starts.shape[0]
     result = np.array(expand(x, lanes))

@@ -1,4 +1,4 @@
-"""Elementwise ops of one operand that are no transcendental functions: signs, rounding, bits, parts of complex numbers."""
+"""Elementwise ops of one operand that are not transcendental: signs, rounding, bits, parts of complex numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from hlo_cp2ag.executor.arithmetic import lift, lower, to_bits
 from hlo_cp2ag.executor.ops.elementwise import UNARY, make_complex, unary, widen
 from hlo_cp2ag.executor.registry import Context, array_shape, op
-from hlo_cp2ag.executor.values import Array, array_shape_of
+from hlo_cp2ag.executor.values import Array, Value, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import element_bits, is_complex
@@ -30,7 +30,8 @@ def abs_(context: Context, instruction: Instruction, x: Array) -> Array:
     element_type = operand_type(context, instruction)
     if is_complex(element_type):
         wide = widen(x)
-        return np.hypot(wide.real, wide.imag).astype(dtype_of(array_shape(instruction).element_type))
+        result: Array = np.hypot(wide.real, wide.imag).astype(dtype_of(array_shape(instruction).element_type))
+        return result
     return lower(np.abs(lift(x, element_type)), array_shape(instruction).element_type)
 
 
@@ -128,6 +129,6 @@ def imag(context: Context, instruction: Instruction, x: Array) -> Array:
 
 
 @op("copy", "opt-barrier", "domain")
-def copy(context: Context, instruction: Instruction, operand: Array) -> Array:
-    """Semantics: XLA operation semantics, Copy and OptimizationBarrier: the operand; values are never changed in place."""
+def copy(context: Context, instruction: Instruction, operand: Value) -> Value:
+    """Semantics: XLA operation semantics, Copy and OptimizationBarrier: the operand, since values never change."""
     return operand
