@@ -113,7 +113,7 @@ def command(
         if split_input_file and _holds_nothing(part):
             run.pieces.append(part)
             continue
-        module = parse_source(SourceText(part, files.shown(in_path), first_line))
+        module = parse_source(SourceText(part, files.shown(in_path), first_line, data if part is text else None))
         result = rewrite(
             module,
             replica_count=replica_count,

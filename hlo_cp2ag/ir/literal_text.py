@@ -64,7 +64,7 @@ def _skeleton(dimensions: tuple[int, ...], element: bytes) -> bytes:
 def _cut(text: str, shape: ArrayShape) -> ArrayWords | None:
     """The words of a literal in the usual form; None if it is in another form, or wrong."""
     element_type, count = shape.element_type, shape.element_count
-    if count > len(text) or min(shape.dimensions, default=0) < 0 or not text.isascii():
+    if count > len(text) or min(shape.dimensions, default=0) < 0 or not text.isascii() or not _layout_holds(shape):
         return None
     raw = text.encode("ascii")
     classes = raw.translate(_CLASSES)
@@ -270,6 +270,8 @@ def _complex(walker: _Walker, element_type: str) -> tuple[str, str]:
 def _walk_array(walker: _Walker, shape: ArrayShape) -> ArrayWords:
     if not shape.is_data:
         _fail(f"{shape.element_type} has no literals", walker.start)
+    if not _layout_holds(shape):
+        _fail("the shape's layout holds no array", walker.start)
     rank, dimensions, element_type = shape.rank, shape.dimensions, shape.element_type
     count = shape.element_count
     words: list[str] = []
@@ -318,6 +320,21 @@ def _walk_array(walker: _Walker, shape: ArrayShape) -> ArrayWords:
             _fail("unexpected text in a literal", start)
         if level == 0:
             return ArrayWords((), count != 0) if elided else ArrayWords(words)
+
+
+_NO_TILE = re.compile(r"[(,](?:-|0+[,)])")
+_NO_DENSE_ARRAY = re.compile(r"[#*]\([a-z]|E\(-")
+
+
+def _layout_holds(shape: ArrayShape) -> bool:
+    """Whether a literal can be laid out so; where not, XLA ends its process."""
+    layout = shape.layout
+    if layout is None:
+        return True
+    if sorted(layout.minor_to_major) != list(range(shape.rank)):
+        return False
+    text = layout.annotations
+    return not text or not (_NO_DENSE_ARRAY.search(text) or _NO_TILE.search(layout.tiles))
 
 
 def _walk(walker: _Walker, shape: Shape) -> Words:

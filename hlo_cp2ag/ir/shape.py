@@ -190,22 +190,29 @@ def compatible(a: Shape, b: Shape) -> bool:
 
     Element types and sizes are compared; whether a dimension is dynamic is not.
     """
-    if isinstance(a, ArrayShape) and isinstance(b, ArrayShape):
-        return a.element_type == b.element_type and (
-            a.dimensions == b.dimensions
-            or (
-                len(a.dimensions) == len(b.dimensions)
-                and UNBOUNDED in a.dimensions + b.dimensions
-                and all(x == y or UNBOUNDED in (x, y) for x, y in zip(a.dimensions, b.dimensions, strict=True))
-            )
+    pending: list[tuple[Shape, Shape]] = [(a, b)]
+    while pending:
+        a, b = pending.pop()
+        if isinstance(a, BufferShape) and isinstance(b, BufferShape):
+            a, b = a.array, b.array
+        if isinstance(a, TupleShape) and isinstance(b, TupleShape):
+            if len(a.elements) != len(b.elements):
+                return False
+            pending.extend(zip(a.elements, b.elements, strict=True))
+        elif not (isinstance(a, ArrayShape) and isinstance(b, ArrayShape) and _compatible_arrays(a, b)):
+            return False
+    return True
+
+
+def _compatible_arrays(a: ArrayShape, b: ArrayShape) -> bool:
+    return a.element_type == b.element_type and (
+        a.dimensions == b.dimensions
+        or (
+            len(a.dimensions) == len(b.dimensions)
+            and UNBOUNDED in a.dimensions + b.dimensions
+            and all(x == y or UNBOUNDED in (x, y) for x, y in zip(a.dimensions, b.dimensions, strict=True))
         )
-    if isinstance(a, TupleShape) and isinstance(b, TupleShape):
-        return len(a.elements) == len(b.elements) and all(
-            compatible(x, y) for x, y in zip(a.elements, b.elements, strict=True)
-        )
-    if isinstance(a, BufferShape) and isinstance(b, BufferShape):
-        return compatible(a.array, b.array)
-    return False
+    )
 
 
 class ShapeTextError(ValueError):

@@ -190,16 +190,12 @@ def _rearranged(
 ) -> tuple[int, ...] | Iota:
     """The devices with the tile dimensions in another order, and each run of `copies` devices sorted."""
     if isinstance(devices, Iota):
+        iota = _moved(devices, dims, order)
+        iota = _with_sorted_copies(iota, copies) if iota is not None else None
+        if iota is not None:
+            return iota
         if prod(devices.reshape_dims) != prod(dims):
             raise ValueError(f"{prod(devices.reshape_dims)} devices for {prod(dims)} tiles")
-        pieces = _pieces(devices)
-        tiles = _grouped(pieces, dims) if pieces is not None else None
-        if tiles is not None:
-            moved = [piece for i in order for piece in tiles[i]]
-            halves = _grouped(moved, (prod(dims) // copies, copies))
-            if halves is not None:
-                outer, inner = halves
-                return _iota_of([*outer, *sorted(inner, key=lambda piece: -piece[1])])
         devices = devices.values()
     strides = [prod(dims[i + 1 :]) for i in range(len(dims))]
     places = [0]
@@ -207,6 +203,30 @@ def _rearranged(
         places = [place + step * strides[i] for place in places for step in range(dims[i])]
     listed = [devices[place] for place in places]
     return tuple(device for i in range(0, len(listed), copies) for device in sorted(listed[i : i + copies]))
+
+
+def _moved(iota: Iota, dims: tuple[int, ...], order: list[int]) -> Iota | None:
+    """The iota with the tile dimensions in another order; None if that is no iota."""
+    if order == sorted(order):
+        return iota
+    if iota.is_plain:  # XLA does not compare the numbers of devices and tiles here
+        kept = sorted(order)  # what is not there has size 1
+        return Iota(tuple(dims[i] for i in kept), tuple(kept.index(i) for i in order)).canonical()
+    pieces = _pieces(iota)
+    if pieces is None or prod(iota.reshape_dims) != prod(dims):
+        return None
+    tiles = _grouped(pieces, dims)
+    return _iota_of([piece for i in order for piece in tiles[i]]) if tiles is not None else None
+
+
+def _with_sorted_copies(iota: Iota, copies: int) -> Iota | None:
+    pieces = _pieces(iota)
+    if pieces is None:
+        return iota
+    inner = _taken(pieces, copies)
+    if inner is None:
+        return None
+    return _iota_of([*pieces, *sorted(inner, key=lambda piece: -piece[1])])
 
 
 _Piece = tuple[int, int]
@@ -224,24 +244,26 @@ def _pieces(iota: Iota) -> list[_Piece] | None:
 def _grouped(pieces: list[_Piece], sizes: tuple[int, ...]) -> list[list[_Piece]] | None:
     """The pieces cut into groups of these sizes; None if the cuts do not come out even."""
     rest = list(pieces)
-    groups: list[list[_Piece]] = []
-    for wanted in reversed(sizes):
-        group: list[_Piece] = []
-        while wanted > 1:
-            if not rest:
-                return None
-            size, stride = rest.pop()
-            if wanted % size == 0:
-                group.append((size, stride))
-                wanted //= size
-            elif size % wanted == 0:
-                group.append((wanted, stride))
-                rest.append((size // wanted, stride * wanted))
-                wanted = 1
-            else:
-                return None
-        groups.append(group[::-1])
-    return groups[::-1]
+    groups = [_taken(rest, size) for size in reversed(sizes)]
+    whole = [group for group in groups if group is not None]
+    return whole[::-1] if len(whole) == len(groups) else None
+
+
+def _taken(pieces: list[_Piece], wanted: int) -> list[_Piece] | None:
+    """Take pieces from the end that make up a size, or all that are left; None if the cut does not come out even."""
+    group: list[_Piece] = []
+    while wanted > 1 and pieces:
+        size, stride = pieces.pop()
+        if wanted % size == 0:
+            group.append((size, stride))
+            wanted //= size
+        elif size % wanted == 0:
+            group.append((wanted, stride))
+            pieces.append((size // wanted, stride * wanted))
+            wanted = 1
+        else:
+            return None
+    return group[::-1]
 
 
 def _iota_of(pieces: list[_Piece]) -> Iota:

@@ -30,11 +30,17 @@ class Position(NamedTuple):
 class SourceText:
     """A module's text with its name; knows lines and columns."""
 
-    __slots__ = ("_anchor", "_has_returns", "_starts", "filename", "first_line", "text")
+    __slots__ = ("_anchor", "_has_returns", "_starts", "data", "filename", "first_line", "text")
 
-    def __init__(self, text: str, filename: str = "<string>", first_line: int = 1) -> None:
-        """`first_line` is the number of the text's first line, for a part of a split file."""
+    def __init__(
+        self, text: str, filename: str = "<string>", first_line: int = 1, data: bytes | None = None
+    ) -> None:
+        """`first_line` is the number of the text's first line, for a part of a split file.
+
+        `data` is the same text as bytes, where somebody has it; only pure ASCII is kept.
+        """
         self.text = text
+        self.data = data if data is not None and len(data) == len(text) and text.isascii() else None
         self.filename = filename
         self.first_line = first_line
         # Lines are counted from the last place that was asked for: reports ask in text order.

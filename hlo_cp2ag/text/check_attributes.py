@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from hlo_cp2ag.ir.module import AttributeText, Computation, InstructionBody
+from hlo_cp2ag.ir.module import AttributeText, InstructionBody
+from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.text import opcodes
 from hlo_cp2ag.text.check_names import closest
 from hlo_cp2ag.text.check_state import Program, Scope, State
@@ -46,8 +47,6 @@ def read_attributes(
     required: Collection[str],
 ) -> Attributes:
     """Reads the attributes of one instruction. Raises HloSyntaxError."""
-    from hlo_cp2ag.text.checker import check_computation
-
     found = Attributes()
     for attribute in body.attributes:
         name = attribute.name
@@ -59,10 +58,10 @@ def read_attributes(
         found.texts[name] = attribute
         kind = opcodes.attribute_kind(body.opcode, name) or opcodes.ATTRIBUTE_KINDS[name]
         if kind == "computation":
-            found.called[name] = _computation(state, attribute, check_computation)
+            found.called[name] = _computation(state, attribute)
             found.values[name] = found.called[name].name
         elif kind == "computation_list":
-            programs = _computations(state, attribute, check_computation)
+            programs = _computations(state, attribute)
             found.called.update((f"{name}[{i}]", program) for i, program in enumerate(programs))
             found.values[name] = tuple(program.name for program in programs)
         else:
@@ -84,9 +83,9 @@ def _allowed_hint(name: str, allowed: Collection[str]) -> str:
     return f"it takes {', '.join(own)}, and as every instruction {everywhere}" if own else f"it takes {everywhere}"
 
 
-def _computation(state: State, attribute: AttributeText, check: object) -> Program:
+def _computation(state: State, attribute: AttributeText) -> Program:
     if attribute.value_text.startswith("{"):
-        return _inline(state, attribute.value_span.start, check)
+        return _inline(state, attribute.value_span.start)
     name = read_value(state.source, attribute)
     return _named(state, str(name), attribute.value_span.start)
 
@@ -104,14 +103,16 @@ def _named(state: State, name: str, where: int) -> Program:
     raise state.error(where, f"undefined computation {name!r}", hint=hint)
 
 
-def _inline(state: State, offset: int, check: object) -> Program:
-    computation = state.inline.get(offset)
-    if not isinstance(computation, Computation):
+def _inline(state: State, offset: int) -> Program:
+    result = state.inline_results.get(offset)
+    if result is None:
         raise state.error(offset, "expects a computation: its name, or its instructions in braces")
-    return check(state, computation)  # type: ignore[operator, no-any-return]
+    if isinstance(result, HloSyntaxError):
+        raise result
+    return result
 
 
-def _computations(state: State, attribute: AttributeText, check: object) -> list[Program]:
+def _computations(state: State, attribute: AttributeText) -> list[Program]:
     """The members of `{name, %name, { ... }}`."""
     base = attribute.value_span.start
     text = mask(attribute.value_text, state.source, base) if "{" in attribute.value_text[1:] or "/" in attribute.value_text else attribute.value_text
@@ -125,7 +126,7 @@ def _computations(state: State, attribute: AttributeText, check: object) -> list
             raise state.error(base + position, "expects a list of computations such as {%a, %b}")
         if item.group(4):
             start = base + item.start(4)
-            program = _inline(state, start, check)
+            program = _inline(state, start)
             computation = state.inline[start]
             position = computation.span.end - base
         else:

@@ -120,6 +120,8 @@ class State:
         """For each computation that an async-start calls: its name, and where the first one calls it."""
         self.second_async_start: tuple[str, int] | None = None
         self.anonymous: dict[str, int] = {}
+        self.inline_results: dict[int, Program | HloSyntaxError] = {}
+        """What came of the computations that are written out inside an instruction, by where they begin."""
         self.good_headers: set[str] = set()
         """Parameter lists that were found in order."""
         self.batch: Batch | None = None

@@ -39,6 +39,8 @@ def check_module(module: HloModule, *, batch: bool = True) -> None:
     gc.disable()
     try:
         _check(module, batch)
+    except RecursionError:
+        raise module.source.error(0, "shapes or literals nested deeper than can be read") from None
     finally:
         if was_enabled:
             gc.enable()
@@ -51,10 +53,22 @@ def _check(module: HloModule, batch: bool) -> None:
     state.batch = Batch(state) if batch else None
     check_module_start(state)
     for computation in module.computations:
-        if not computation.is_inline:
-            program = check_computation(state, computation)
-            state.programs[computation.name] = program
+        if computation.is_inline:
+            _check_inline(state, computation)
+        else:
+            state.programs[computation.name] = check_computation(state, computation)
     check_module_end(state)
+
+
+def _check_inline(state: State, computation: Computation) -> None:
+    """Checks a computation that is written out inside an instruction, ahead of that instruction.
+
+    What is wrong in it is said when the instruction is checked, unless that has something wrong further up.
+    """
+    try:
+        state.inline_results[computation.span.start] = check_computation(state, computation)
+    except HloSyntaxError as error:
+        state.inline_results[computation.span.start] = error
 
 
 def check_computation(state: State, computation: Computation) -> Program:

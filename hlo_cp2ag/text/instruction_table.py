@@ -42,7 +42,7 @@ class LineTable:
         if self._entries is None:
             lines = self._masked.split("\n")
             starts = accumulate((len(line) + 1 for line in lines), initial=0)
-            self._entries = [(start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line]
+            self._entries = [(start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line and not line.isspace()]
         return self._entries
 
     def names(self) -> list[str]:

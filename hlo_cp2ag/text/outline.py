@@ -20,18 +20,17 @@ from hlo_cp2ag.text.lexical import bracket_end, mask
 BLANK = "[ \t\r\n]"
 NAME = r"[A-Za-z_][\w.\-]*"
 
-_QUOTED_WORD = re.compile(r"'[\w.\-]*'")
-_SLASHES = re.compile(r"/(?:\*[\w ]*(?:=\d+)?\*/)?")
-_LINE_HEAD = re.compile(r"\n(?: +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = )?")
+_LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([^ ]+) = ")
+_NAME_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 # A raw dictionary on one line, strings emptied: what it holds is no structure, though it may look like an assignment.
 _RAW_CONFIG = re.compile(
     r"backend_config=\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}[^{}\n]*)*\}[^{}\n]*)*\}"
 )
-_STRUCTURE = b"{}()[]%=,\n"
+_STRUCTURE = b"{}()[]%=,\"'/*\r\t\n"
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
 _MOST_PASSES = 64
 _CLOSED_BY = dict(zip(b"([{", b")]}", strict=True))
-_NOT_BRACKETS = b"%=,"
+_NOT_STRUCTURE_OR_BACKSLASH = _NOT_STRUCTURE.replace(b"\\", b"")
 _NOT_BRACKETS_AT_ALL = bytes(c for c in range(256) if c not in b"{}()[]")
 _NOT_BRACKETS_OR_LINES = bytes(c for c in range(256) if c not in b"{}()[]\n")
 
@@ -49,9 +48,8 @@ _RESULT = re.compile(
 )
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _HEADER_LINES = re.compile(r"\n(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
-_COMPUTATION_LINES = re.compile(rb"\n+(?:\{\n\n+\}\n*)+")
-_CLOSING_LINES = re.compile(r"\n\}([^\n]*(?:\n\n?)?)")
-_KNOWN_CLOSING_LINES = {thread + behind for thread in ("", ', execution_thread=""') for behind in ("", "\n", "\n\n")}
+_THREAD_LINES = re.compile(r'\n\}, execution_thread="[^"\\\n]*"\n\n')
+_COMPUTATION_LINES = re.compile(rb"(\n+)(?:\{\n\n+\}\n\n)*\{\n\n+\}(\n{0,2})\n*")
 
 
 @dataclass
@@ -99,75 +97,99 @@ def outline(source: SourceText) -> ModuleOutline:
 # ---- the certain way ---------------------------------------------------------------------------------------------------
 
 
-def without_strings(text: str) -> str | None:
-    """The text with its double-quoted strings emptied, if that is certain to be all that hides structure.
+@dataclass
+class LineProof:
+    """What is certain of a text in which every name that is assigned anywhere is the head of its line."""
+
+    names: list[str]
+    """The names in text order."""
+    brackets: bytes
+    """The brackets that no neighbour on their line closes, and every line end."""
+
+
+def prove_lines(text: str, data: bytes, start: int = 0) -> LineProof | None:
+    """The proof for a text from the line end at `start` on; `data` is the same text, one byte a character.
+
+    None unless it is certain that no string and no comment hides or makes structure.
+    """
+    backslashes = data.count(b"\\")
+    kept = _NOT_STRUCTURE
+    if backslashes:
+        if backslashes == data.count(b'\\"'):
+            kept = _NOT_STRUCTURE_OR_BACKSLASH
+        else:
+            data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    structure = data.translate(None, kept)
+    if kept is _NOT_STRUCTURE_OR_BACKSLASH:
+        structure = structure.replace(b'\\"', b"")
+    if start:
+        structure = structure[structure.index(b"\n") :]
+    found = _without_strings(structure)
+    if found is None:
+        return None
+    names = _LINE_HEADS.findall(text, start)
+    if "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS):
+        return None
+    if text.count(" =", start) != len(names) and _assignments(text[start:]) != len(names):
+        return None
+    if found.count(b"%=") != found.count(b"\n%="):
+        return None
+    return LineProof(names, _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES)))
+
+
+def _without_strings(structure: bytes) -> bytes | None:
+    """Structure characters without those in double-quoted strings, and without index comments.
 
     By induction from the left: as long as no comment opener and no single quote stands outside of strings, each double
-    quote opens or closes a string. None if a string holds a line end or anything else could hide structure.
+    quote opens or closes a string. None if a string holds a line end, or a comment holds anything but a word or a number,
+    or anything else could hide structure.
     """
-    if "\r" in text or "\t" in text:
+    if b"\r" in structure or b"\t" in structure:
         return None
-    if '"' in text:
-        if "\\" in text:
-            text = text.replace("\\\\", "__") if "\\\\" in text else text
-            text = text.replace('\\"', "__")
-        pieces = text.split('"')
-        if len(pieces) % 2 == 0 or "\n" in '"'.join(pieces[1::2]):
+    if b'"' in structure:
+        pieces = structure.split(b'"')
+        if len(pieces) % 2 == 0 or b"\n" in b"".join(pieces[1::2]):
             return None
-        text = '""'.join(pieces[::2])
-    if "'" in text:
-        text = _QUOTED_WORD.sub("", text)  # mesh axes: 'x'
-        if "'" in text:
+        # A quote stays where a string was, so that nothing on its two sides seems to be neighbours.
+        structure = b'"'.join(pieces[::2])
+    if b"/" in structure:
+        structure = structure.replace(b"/*=*/", b"").replace(b"/**/", b"")
+        if b"/" in structure:
             return None
-    # Each slash must belong to a comment that holds nothing but a word or a number: /*index=5*/.
-    if "/" in text and "/" in set(_SLASHES.findall(text)):
-        return None
-    return text
+    if b"'" in structure:
+        structure = structure.replace(b"''", b"")  # mesh axes: 'x'
+        if b"'" in structure:
+            return None
+    return structure
 
 
-def line_proof(stringless: str) -> tuple[list[str], bytes] | None:
-    """For each line but the first: the name it assigns, or nothing; and the brackets that no neighbour on its line closes.
-
-    None unless every name that is assigned anywhere is the head of its line.
-    """
-    names = _LINE_HEAD.findall(stringless)
-    heads = len(names) - names.count("")
-    if stringless.count(" =") != heads:
-        stringless = _RAW_CONFIG.sub("", stringless)
-        if stringless.count(" =") != heads:
-            return None
-    structure = stringless.encode("latin-1", "replace").translate(None, _NOT_STRUCTURE)
-    if structure.count(b"%=") != structure.count(b"\n%="):
-        return None
-    return names, _reduce(structure.translate(None, _NOT_BRACKETS))
+def _assignments(text: str) -> int:
+    """How many `=` with a blank before them stand outside of strings and raw dictionaries."""
+    if "\\" in text:
+        text = text.replace("\\\\", "").replace('\\"', "")
+    return _RAW_CONFIG.sub("", '""'.join(text.split('"')[::2])).count(" =")
 
 
 def lines_are_certain(masked_body: str) -> bool:
     """Whether each line of a masked body, which begins and ends with a line end, holds one whole instruction."""
-    if not masked_body.startswith("\n") or "\t" in masked_body:
+    if not masked_body.startswith("\n") or not masked_body.rstrip(" ").endswith("\n"):
         return False
-    proof = line_proof(masked_body)
-    if proof is None:
-        return False
-    names, brackets = proof
-    return len(names) > 1 and names[-1] == "" and names.count("") == 1 and not brackets.strip(b"\n")
+    proof = prove_lines(masked_body, masked_body.encode("latin-1", "replace"))
+    return (
+        proof is not None
+        and not proof.brackets.strip(b"\n")
+        and len(proof.names) == len(proof.brackets) - 1
+        and len(proof.names) > 0
+    )
 
 
 def _reduce(brackets: bytes) -> bytes:
     """What is left of a run of brackets when matching neighbours cancel; a newline between them keeps them apart."""
-    for _ in range(_MOST_PASSES):
+    length = -1
+    while length != len(brackets):
         length = len(brackets)
         brackets = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
-        if length == len(brackets):
-            return brackets
-    # Nested so deep that passes over the whole would take too long.
-    left = bytearray()
-    for bracket in brackets:
-        if left and _CLOSED_BY.get(left[-1]) == bracket:
-            left.pop()
-        else:
-            left.append(bracket)
-    return bytes(left)
+    return brackets
 
 
 def bracket_balance_by_line(masked: str) -> list[int]:
@@ -181,14 +203,6 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
     header_end = text.find("\n")
     if not text.startswith("HloModule ") or header_end < 0:
         return None
-    stringless = without_strings(text)
-    if stringless is None:
-        return None
-    # The header's frontend attributes may hold anything between braces; it is read on its own.
-    proof = line_proof(stringless[stringless.find("\n") :])
-    if proof is None:
-        return None
-    names, brackets = proof
     found = ModuleOutline()
     try:
         masked_header = mask(text[:header_end], source)
@@ -196,50 +210,55 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
             return None
     except HloSyntaxError:
         return None  # it may run over several lines; the scanned way says what is wrong if anything is
-    headers = _HEADER_LINES.findall(stringless)
-    if not headers or not _each_line_has_its_place(names, brackets, stringless, len(headers)):
+    # The header's frontend attributes may hold anything between braces: the proof begins behind it.
+    proof = prove_lines(text, source.data or text.encode("latin-1", "replace"), header_end)
+    if proof is None:
+        return None
+    headers = _HEADER_LINES.findall(text, header_end)
+    if not headers or not _each_line_has_its_place(text, header_end, proof, len(headers)):
         return None
     computations = CertainComputations(source, header_end, headers)
-    if computations.last_end < 0 or text[computations.last_end :].strip(" \n"):
+    if text[computations.end() :].strip(" \n"):
         return None
     if not _tables_are_known(source, found, header_end, computations.outline(0).span.start):
         return None
     found.computations = computations
-    found.names = set(names)
-    found.names.discard("")
+    found.names = set(proof.names)
     return found
 
 
-def _each_line_has_its_place(names: list[str], brackets: bytes, stringless: str, computations: int) -> bool:
-    """Whether every computation is a header line, lines that each assign a name, and a closing line; at most a blank line
-    stands between two of them; and no name is assigned twice in one."""
-    if _COMPUTATION_LINES.fullmatch(brackets) is None:
+def _each_line_has_its_place(text: str, header_end: int, proof: LineProof, computations: int) -> bool:
+    """Whether every computation is a header line, lines that each assign a name, and a closing line with a blank one
+    behind it; and no name is assigned twice in one.
+
+    As many headers stand at the margin as brackets stay open, so that what leaves a bracket open is a header; the lines
+    around them are blank; so if there are as many names as lines in bodies, each of these lines has one.
+    """
+    shape = _COMPUTATION_LINES.fullmatch(proof.brackets)
+    if shape is None or proof.brackets.count(b"{") != computations:
         return False
-    closing = _CLOSING_LINES.findall(stringless)
-    kinds = set(closing)
-    if len(closing) != computations or not kinds <= _KNOWN_CLOSING_LINES:
+    behind = text.count("\n}\n\n", header_end)
+    if "\n}, " in text:
+        behind += len(_THREAD_LINES.findall(text, header_end))
+    trailing = len(shape.group(2))
+    if behind != computations - (trailing < 2):
         return False
-    before, *bodies = brackets.split(b"{")
-    if len(bodies) != computations:
+    before = len(shape.group(1))
+    inside = proof.brackets.count(b"\n") - before - 2 * (computations - 1) - trailing
+    if inside - computations != len(proof.names):
         return False
-    has_name = bytes(map(bool, names))
-    line = len(before)  # the number of the line behind the header, counted like `names`
-    unique = len(set(names)) - ("" in names) == len(names) - names.count("")
-    if has_name.find(1, 0, line) >= 0:
+    first = _HEADER_LINES.search(text, header_end)
+    if first is None or _LINE_HEADS.search(text, header_end, first.start()) is not None:
         return False
-    for number, (body, closed) in enumerate(zip(bodies, closing, strict=True), 1):
-        end = line + body.index(b"}") - 1
-        if has_name.find(0, line, end) >= 0:
-            return False
-        if not unique and len(set(names[line:end])) != end - line:
+    if len(set(proof.names)) == len(proof.names):
+        return True
+    start = 0
+    for body in proof.brackets.split(b"{")[1:]:
+        end = start + body.index(b"}") - 1
+        if len(set(proof.names[start:end])) != end - start:
             return False  # a name defined twice; the scanned way says where
-        following = line + len(body) - 1
-        if has_name.find(1, end, following) >= 0:
-            return False
-        if number < computations and following - end != 2 + closed.endswith("\n\n"):
-            return False
-        line = following
-    return has_name.find(1, line) < 0
+        start = end
+    return True
 
 
 class CertainComputations(Sequence[ComputationOutline]):
@@ -249,17 +268,29 @@ class CertainComputations(Sequence[ComputationOutline]):
         self._source = source
         self._header_end = header_end
         self._headers = headers
-        text = source.text
-        closers: list[int] = []
-        position = text.find("\n}", header_end)
-        while position >= 0:
-            closers.append(position)
-            position = text.find("\n}", position + 2)
-        self._closers = closers
-        self.last_end = self._end(len(closers) - 1) if len(closers) == len(headers) else -1
+        self._all_closers: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self._headers)
+
+    @property
+    def _closers(self) -> list[int]:
+        """Where each computation's closing line begins: at the line end before it."""
+        if self._all_closers is None:
+            text = self._source.text
+            closers: list[int] = []
+            position = text.find("\n}", self._header_end)
+            while position >= 0:
+                closers.append(position)
+                position = text.find("\n}", position + 2)
+            self._all_closers = closers
+        return self._all_closers
+
+    def end(self) -> int:
+        """The offset behind the last computation's closing line."""
+        text = self._source.text
+        end = text.find("\n", text.rfind("\n}") + 2)
+        return end if end >= 0 else len(text)
 
     @overload
     def __getitem__(self, index: int) -> ComputationOutline: ...
@@ -300,7 +331,7 @@ class CertainComputations(Sequence[ComputationOutline]):
         """One computation."""
         text = self._source.text
         mark, name, parameters = self._headers[index]
-        close = self._closers[index]
+        close = self._closers[index] if index else text.find("\n}", self._header_end)
         position = self._end(index - 1) if index else self._header_end
         start = _NOT_BLANK.search(text, position)
         assert start is not None
@@ -313,6 +344,8 @@ class CertainComputations(Sequence[ComputationOutline]):
         name_start = text.index(name, begin + len(mark))
         parameters_start = name_start + len(name) + 1
         end = close + 2
+        line_end = text.find("\n", end)
+        line_end = len(text) if line_end < 0 else line_end
         return ComputationOutline(
             name,
             Span(name_start, name_start + len(name)),
@@ -320,7 +353,7 @@ class CertainComputations(Sequence[ComputationOutline]):
             Span(begin, end),
             Span(header_end, close + 1),
             Span(parameters_start, parameters_start + len(parameters) - 1) if parameters else None,
-            Span(end, self._end(index)) if self._end(index) > end else None,
+            Span(end, line_end) if line_end > end else None,
             certain_lines=True,
         )
 

@@ -46,8 +46,10 @@ def agree(ours: Array, theirs: Array, case: Case) -> None:
         # A unit in the last place of the number, not of each part: products may cancel in one of them.
         size = np.abs(theirs).astype(np.float64)
         step = np.maximum(size, tiny(case.result)) * (2.0**-23 if case.result == "c64" else 2.0**-52)
-        distance = np.abs(ours.astype(np.complex128) - theirs.astype(np.complex128))
-        assert (distance <= max(case.tolerance, 2) * step).all(), f"{ours} is not XLA's {theirs}\n{case.text}"
+        with np.errstate(all="ignore"):
+            distance = np.abs(ours.astype(np.complex128) - theirs.astype(np.complex128))
+        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        assert (same | (distance <= max(case.tolerance, 2) * step)).all(), f"{ours} is not XLA's {theirs}\n{case.text}"
         return
     if not is_floating(case.result):
         assert np.array_equal(ours, theirs), f"{ours} is not XLA's {theirs}\n{case.text}\n{case.args}"
@@ -252,7 +254,8 @@ def reverse(draw: Draw) -> Case:
 
 
 def concatenate(draw: Draw) -> Case:
-    t, dimensions = one_of(draw, *ALL_TYPES), dims(draw, rank=(1, 3))
+    # XLA aborts on concatenations of s2 and u2.
+    t, dimensions = one_of(draw, *[t for t in ALL_TYPES if t not in ("s2", "u2")]), dims(draw, rank=(1, 3))
     along = draw(st.integers(0, len(dimensions) - 1))
     sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     operands = [tuple(n if d == along else size for d, size in enumerate(dimensions)) for n in sizes]

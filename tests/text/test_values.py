@@ -489,6 +489,15 @@ def test_iotas(iota: Iota) -> None:
             "{devices=[2,2,2,2]<=[16] last_tile_dims={maximal, manual, maximal}}",
             "{devices=[2,4,2]<=[4,2,2]T(0,2,1) last_tile_dims={maximal, manual}}",
         ),
+        ("{devices=[2,2,2]<=[16] last_tile_dim_replicate}", "{devices=[2,2,2]<=[16] last_tile_dim_replicate}"),
+        (
+            "{devices=[2,2,2]<=[16] last_tile_dims={replicated,manual}}",
+            "{devices=[2,2,2]<=[2,2,2]T(0,2,1) last_tile_dims={manual, replicated}}",
+        ),
+        (
+            "{devices=[2,12]<=[4,6]T(1,0) last_tile_dim_replicate}",
+            "{devices=[2,12]<=[4,2,3]T(1,0,2) last_tile_dim_replicate}",
+        ),
         (
             '{replicated metadata={op_name="a"} metadata={op_name="b"}}',
             '{replicated metadata={{op_name="a"}, {op_name="b"}}}',

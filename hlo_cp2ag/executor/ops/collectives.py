@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import cast
 
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import lift, lower
 from hlo_cp2ag.executor.groups import GroupTable, axis_groups, group_mode, group_table, meet
+from hlo_cp2ag.executor.ops.conversion import convert_array
 from hlo_cp2ag.executor.ops.elementwise import BINARY
 from hlo_cp2ag.executor.registry import Context, execution_error, integers, op, precheck
 from hlo_cp2ag.executor.values import Array, Value, array_shape_of, expand
 from hlo_cp2ag.ir.attributes import SourceTargetPairs
 from hlo_cp2ag.ir.module import Computation, Instruction
-from hlo_cp2ag.ir.shape import TupleShape, is_integer
+from hlo_cp2ag.ir.shape import TupleShape, is_floating, is_integer
 
 _UNIFORM = ("all-gather", "all-gather-start", "reduce-scatter", "all-to-all")
 """Collectives whose result's size says how many devices a group has."""
@@ -79,48 +81,52 @@ def all_gather(context: Context, instruction: Instruction, *operands: Array) -> 
     return each_operand(instruction, operands, gather)
 
 
-def fold(context: Context, computation: Computation, element_type: str, rows: list[Array]) -> Array:
-    """Rows of one shape reduced from first to last.
+def kept_in(element_type: str) -> str:
+    """The type in which a reduction over devices is kept.
 
-    bf16 and f8 sums are kept in f32 and rounded once at the end, as XLA's AllReducePromotion does on CPU.
+    bf16 and f8 are kept in f32 and rounded once at the end, as XLA's AllReducePromotion does on CPU; f16 is not.
     """
+    narrow = is_floating(element_type) and element_type not in ("f64", "f32", "f16")
+    return "f32" if narrow else element_type
+
+
+def fold(context: Context, computation: Computation, element_type: str, rows: Iterable[Array]) -> Array:
+    """Rows of one shape reduced from first to last."""
     kind = context.simple_reducer(computation)
+    remaining = iter(rows)
     if kind is None:
-        total = rows[0]
-        for row in rows[1:]:
+        total = next(remaining)
+        for row in remaining:
             total = cast(Array, context.apply(computation, total, row))
         return total
-    wide = "f32" if lift(rows[0][:0], element_type).dtype == np.float32 and element_type != "f16" else element_type
-    function = BINARY[kind]
-    total = lift(rows[0], element_type) if wide != element_type else rows[0]
-    for row in rows[1:]:
-        total = function(total, lift(row, element_type) if wide != element_type else row, wide)
-    return lower(total, element_type)
+    wide, function = kept_in(element_type), BINARY[kind]
+    total = convert_array(next(remaining), element_type, wide)
+    for row in remaining:
+        total = function(total, convert_array(row, element_type, wide), wide)
+    return convert_array(total, wide, element_type)
 
 
 def fold_equal(context: Context, computation: Computation, element_type: str, x: Array, count: int) -> Array:
-    """The same array, reduced with itself `count` times."""
+    """The same array, reduced with itself `count` times: bit for bit what `fold` makes of `count` copies."""
     kind = context.simple_reducer(computation)
     if kind in ("maximum", "minimum", "and", "or") or count == 1:
         return x
     if kind == "add" and is_integer(element_type):
         lifted = lift(x, element_type)
         return lower(lifted * np.array(count, np.int64).astype(lifted.dtype), element_type)
-    if kind == "add" and element_type == "f32" and _multiples_are_exact(x, count):
-        result: Array = x * np.float32(count)
-        return result
-    return fold(context, computation, element_type, [x] * count)
+    wide = kept_in(element_type)
+    if kind in ("add", "multiply") and wide in ("f32", "f64"):
+        one = np.ascontiguousarray(convert_array(x, element_type, wide)).reshape(-1)
+        total, step = one.copy(), np.add if kind == "add" else np.multiply
+        for start in range(0, one.size, _BLOCK):  # a block at a time stays in the fastest cache
+            part, copy = total[start : start + _BLOCK], one[start : start + _BLOCK]
+            for _ in range(count - 1):
+                step(part, copy, out=part)
+        return convert_array(total.reshape(x.shape), wide, element_type)
+    return fold(context, computation, element_type, repeat(x, count))
 
 
-def _multiples_are_exact(x: Array, count: int) -> bool:
-    """Whether no sum of up to `count` copies of an f32 number is rounded: it has enough zeros at its end."""
-    spare = int(count - 1).bit_length()
-    if spare >= 24 or not np.isfinite(x.astype(np.float64) * count).all():
-        return False
-    if not (np.abs(x.astype(np.float64)) * count < float(np.finfo(np.float32).max)).all():
-        return False
-    mantissa = np.frexp(x.astype(np.float64))[0] * (1 << (24 - spare))
-    return bool((mantissa == np.rint(mantissa)).all())
+_BLOCK = 1 << 15
 
 
 def reduced(context: Context, instruction: Instruction, x: Array, number: int, table: GroupTable) -> Array:
@@ -132,9 +138,11 @@ def reduced(context: Context, instruction: Instruction, x: Array, number: int, t
         return fold_equal(context, computation, element_type, x, sizes.pop())
     x = expand(x, context.grid.device_count)
     if table.same_size is not None:
-        columns = [x[table.same_size[:, place]] for place in range(table.same_size.shape[1])]
-        return fold(context, computation, element_type, columns)
-    return np.concatenate([fold(context, computation, element_type, [x[[d]] for d in group]) for group in table.groups])
+        members = table.same_size
+        rows = (x[members[:, place]] for place in range(members.shape[1]))
+        return fold(context, computation, element_type, rows)
+    parts = [fold(context, computation, element_type, [x[[d]] for d in group]) for group in table.groups]
+    return np.concatenate(parts)
 
 
 @op("all-reduce")

@@ -51,9 +51,12 @@ def compare_arrays(a: Array, b: Array, direction: str, kind: str, element_type: 
 @op("compare")
 def compare(context: Context, instruction: Instruction, a: Array, b: Array) -> Array:
     """Semantics: XLA operation semantics, Element-wise comparison: NaN is unequal to all, unless `type=TOTALORDER`."""
-    direction = cast(str, instruction.attribute("direction"))
-    kind = cast(str, instruction.attribute("type", ""))
-    return compare_arrays(a, b, direction, kind, operand_type(context, instruction))
+
+    def make() -> tuple[str, str, str]:
+        kind = cast(str, instruction.attribute("type", ""))
+        return cast(str, instruction.attribute("direction")), kind, operand_type(context, instruction)
+
+    return compare_arrays(a, b, *context.memo(instruction, "compare", make))
 
 
 def fill_rank(scalar: Array, rank: int) -> Array:

@@ -26,7 +26,7 @@ def tuple_(context: Context, instruction: Instruction, *operands: Value) -> Valu
 @op("get-tuple-element")
 def get_tuple_element(context: Context, instruction: Instruction, operand: tuple[Value, ...]) -> Value:
     """Semantics: XLA operation semantics, GetTupleElement."""
-    return operand[integer(instruction, "index")]
+    return operand[context.memo(instruction, "index", lambda: integer(instruction, "index"))]
 
 
 @op("call")

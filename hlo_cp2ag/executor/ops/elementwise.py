@@ -46,8 +46,10 @@ def unary(opcode: str, *, wide: bool = False) -> Callable[[_Unary], _Unary]:
 
         def run(context: Context, instruction: Instruction, x: Array) -> Array:
             result = array_shape(instruction).element_type
+            if x.dtype == dtype_of(result):
+                return typed(x, result)
             operand = array_shape_of(context.operand_shapes(instruction)[0]).element_type
-            return typed(x, operand) if operand == result else as_type(typed(x, operand), result)
+            return as_type(typed(x, operand), result)
 
         UNARY[opcode] = typed
         _register(opcode, function, run)
@@ -68,9 +70,9 @@ def binary(opcode: str, *, wide: bool = False) -> Callable[[_Binary], _Binary]:
 
         def run(context: Context, instruction: Instruction, a: Array, b: Array) -> Array:
             result = array_shape(instruction).element_type
-            lhs, rhs = (array_shape_of(s).element_type for s in context.operand_shapes(instruction))
-            if lhs == rhs == result:
+            if a.dtype == b.dtype == dtype_of(result):
                 return typed(a, b, result)
+            lhs, rhs = (array_shape_of(s).element_type for s in context.operand_shapes(instruction))
             common = wider(lhs, rhs)
             return as_type(typed(as_type(a, common), as_type(b, common), common), result)
 

@@ -89,7 +89,7 @@ def keep_type(context: Context, instruction: Instruction, x: Array, number: int 
 def broadcast(context: Context, instruction: Instruction, x: Array) -> Array:
     """Semantics: XLA operation semantics, BroadcastInDim: operand dimension i becomes dimension `dimensions[i]`."""
     shape = array_shape(instruction)
-    places = integers(instruction, "dimensions")
+    places = context.memo(instruction, "dimensions", lambda: integers(instruction, "dimensions"))
     x = keep_type(context, instruction, x)
     order = sorted(range(len(places)), key=places.__getitem__)
     if order != list(range(len(places))):

@@ -279,6 +279,8 @@ def _resized(query: Query, stated: Shape) -> None:
     start = query.opcode == "all-gather-start"
     if start and (not isinstance(stated, TupleShape) or len(stated.elements) != 2):
         query.refuse(f"the result is (operands, results), the shape stated is {text(stated)}")
+    if not query.operands:
+        query.refuse("needs an operand")
     if size is None:
         result = stated.elements[1] if start and isinstance(stated, TupleShape) else stated
         first = result.elements[0] if isinstance(result, TupleShape) and result.elements else result

@@ -124,7 +124,7 @@ def slice_(query: Query) -> Shape:
         query.refuse(f"slice has {len(ranges)} ranges, the operand is {text(operand)}")
     dimensions = []
     for i, (size, (start, limit, stride)) in enumerate(zip(operand.dimensions, ranges, strict=True)):
-        if start < 0 or start > limit or (size not in (UNBOUNDED,) and limit > size):
+        if start < 0 or start > limit or (size != UNBOUNDED and limit > size):
             query.refuse(f"the range [{start}:{limit}] is not within dimension {i} of {text(operand)}")
         if stride <= 0:
             query.refuse(f"the stride {stride} of dimension {i} is not positive")

@@ -45,6 +45,8 @@ class Query:
 
     def array(self, index: int, what: str = "") -> ArrayShape:
         """An operand that has to be an array."""
+        if index >= len(self.operands):
+            self.refuse(f"needs {index + 1} operands, it has {len(self.operands)}")
         shape = self.operands[index]
         if not isinstance(shape, ArrayShape) or not shape.is_data:
             self.refuse(f"{what or f'operand {index}'} has to be an array, it is {text(shape)}")
