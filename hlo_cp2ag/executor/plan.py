@@ -138,7 +138,7 @@ class ModuleIndex:
             if split is None or split[1] is None or not isinstance(shape, TupleShape) or len(shape.elements) < 2:
                 raise instruction.error("an async start returns a tuple of operands and result")
             made = Instruction(
-                instruction.computation, instruction.index, instruction.name, instruction.name_span, split[1], False,
+                instruction.computation, instruction.name, instruction.name_span, split[1], False,
                 instruction.span,
             )  # fmt: skip
             made._body = replace(body, opcode=split[1], shape=shape.elements[1])
@@ -294,7 +294,7 @@ def parameter_number(instruction: Instruction) -> int:
 def written_in_place(around: Instruction, body: InstructionBody) -> Instruction:
     """The instruction for one that is written in place of an operand."""
     span = Span(body.shape_span.start, body.end)
-    made = Instruction(around.computation, around.index, around.name, body.opcode_span, body.opcode, False, span)
+    made = Instruction(around.computation, around.name, body.opcode_span, body.opcode, False, span)
     made._body = body
     return made
 

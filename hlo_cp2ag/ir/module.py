@@ -110,20 +110,22 @@ class InstructionTable(Protocol):
     def names(self) -> list[str]:
         """All names in text order."""
 
-    def index_at(self, offset: int) -> int:
-        """The number of the instruction that holds an offset of the module's text."""
+    def at(self, offset: int) -> Instruction | None:
+        """The instruction that holds an offset of the module's text, if there is one."""
+
+    def index_of(self, instruction: Instruction) -> int:
+        """The place of one of these instructions in text order."""
 
 
 class Instruction:
     """One instruction of a computation: a name and an opcode at a place in the text."""
 
-    __slots__ = ("_body", "_shape", "computation", "index", "is_root", "name", "name_span", "opcode", "span")
+    __slots__ = ("_body", "_shape", "computation", "is_root", "name", "name_span", "opcode", "span")
 
     def __init__(
-        self, computation: Computation, index: int, name: str, name_span: Span, opcode: str, is_root: bool, span: Span
+        self, computation: Computation, name: str, name_span: Span, opcode: str, is_root: bool, span: Span
     ) -> None:
         self.computation = computation
-        self.index = index
         self.name = name
         """Without `%`."""
         self.name_span = name_span
@@ -138,6 +140,15 @@ class Instruction:
 
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.name} in {self.computation.name}>"
+
+    @property
+    def index(self) -> int:
+        """Its place among its computation's instructions, in text order from 0."""
+        return self.computation.table.index_of(self)
+
+    def is_before(self, other: Instruction) -> bool:
+        """Whether it stands before another instruction of its computation."""
+        return self.span.start < other.span.start
 
     @property
     def module(self) -> HloModule:
@@ -182,7 +193,7 @@ class Instruction:
     def operand_instruction(self, operand: Operand) -> Instruction:
         """The instruction that one operand names. Raises HloSyntaxError if it is not defined before."""
         target = self.computation.find(operand.name) if operand.name is not None else None
-        if target is None or target.index >= self.index:
+        if target is None or not target.is_before(self):
             where = operand.name_span or operand.span
             hint = "it is defined further down" if target is not None else ""
             raise self.module.source.error(where.start, f"undefined operand {operand.name!r}", hint=hint)
@@ -258,8 +269,17 @@ class Computation:
     @cached_property
     def root(self) -> Instruction:
         """The instruction marked ROOT, else the last one."""
+        # Where it stands last, as in nearly all text, nothing else is cut.
+        last = self.table.at(self._last_character())
+        if last is not None and last.is_root:
+            return last
         marked = [i for i in self.instructions if i.is_root]
         return marked[0] if marked else self.instructions[-1]
+
+    def _last_character(self) -> int:
+        """The offset of the body's last character that is no blank."""
+        start, end = self.body_span
+        return start + len(self.module.source.text[start:end].rstrip()) - 1
 
     @cached_property
     def _users(self) -> dict[str, list[Instruction]]:

@@ -188,13 +188,12 @@ class Rewriter:
     def _use_edits(self, computation: Computation, names: dict[str, str]) -> Iterable[Edit]:
         """The edits of every use of the renamed instructions in one computation."""
         table = computation.table
-        seen: set[int] = set()
+        seen: set[Instruction] = set()
         for offset in mentions(self.module.text, computation.body_span, names):
-            index = table.index_at(offset)
-            if index in seen or index < 0:
+            user = table.at(offset)
+            if user is None or user in seen:
                 continue
-            seen.add(index)
-            user = table.instruction(index)
+            seen.add(user)
             if user in self._replaced or user in self._erased:
                 continue
             for operand in user.body.operands:
@@ -275,11 +274,8 @@ def _inside_string(module: HloModule, offset: int) -> bool:
     if '"' not in before and "'" not in before and "/" not in before and "{" not in before:
         return False
     computation = module.computation_at(offset)
-    index = computation.table.index_at(offset) if computation is not None else -1
-    if computation is None or index < 0:
-        return True
-    attributes = computation.table.instruction(index).body.attributes
-    return all(attribute.span.start != offset for attribute in attributes)
+    instruction = computation.table.at(offset) if computation is not None else None
+    return instruction is None or all(attribute.span.start != offset for attribute in instruction.body.attributes)
 
 
 def _erasure(instruction: Instruction) -> Edit:

@@ -40,8 +40,4 @@ def instruction_at(module: HloModule, offset: int) -> Instruction | None:
     computation = module.computation_at(offset)
     if computation is None:
         return None
-    index = computation.table.index_at(offset)
-    if index < 0:
-        return None
-    instruction = computation.table.instruction(index)
-    return instruction if instruction.span.start <= offset < instruction.span.end else None
+    return computation.table.at(offset)

@@ -96,7 +96,7 @@ def _operand_of_name(instruction: Instruction, number: int, name: str | None) ->
     if name is None:
         return None
     operand = instruction.computation.find(name)
-    if operand is None or operand.index >= instruction.index:  # for the message
+    if operand is None or not operand.is_before(instruction):  # for the message
         return instruction.operand_instruction(instruction.body.operands[number])
     return operand
 
@@ -162,7 +162,4 @@ def parameter_number(instruction: Instruction) -> int:
 
 def root_of(computation: Computation) -> Instruction:
     """The root; where it stands last, as in nearly all text, without reading the rest."""
-    if not len(computation):
-        raise computation.module.source.error(computation.span.start, f"{title_of(computation)} has no instruction")
-    last = computation.table.instruction(len(computation) - 1)
-    return last if last.is_root else computation.root
+    return computation.root

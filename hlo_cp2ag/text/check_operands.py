@@ -108,7 +108,7 @@ def _undefined(state: State, scope: Scope, frame: Frame, name: str, where: int) 
         hint = "in a bare instruction, an operand needs its shape"
     else:
         later = scope.computation.find(name)
-        if later is not None and later.index == frame.instruction.index:
+        if later is not None and later is frame.instruction:
             hint = "an instruction cannot use itself"
         elif later is not None:
             line = state.source.position(later.name_span.start).line

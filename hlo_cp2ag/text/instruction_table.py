@@ -1,11 +1,13 @@
 """A computation's instructions: where each begins and ends, and its name.
 
-Where the outline has shown that each line holds one instruction, that is a list of lines. Elsewhere lines are joined
-until brackets balance, and a run of lines that is not one instruction for certain goes to the grammar.
+Where each line is proved to hold one instruction, an instruction is found by its line's place in the text, and nothing
+else is cut. Elsewhere lines are joined until brackets balance, and a run of lines that is not one instruction for certain
+goes to the grammar.
 """
 
 from __future__ import annotations
 
+import bisect
 import re
 from itertools import accumulate
 
@@ -18,32 +20,36 @@ _LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = ")
 _TRAILING_ROOT = re.compile(r"(?<![\w.\-%])ROOT[ \t\r\n]*$")
 _ONLY_HEAD = re.compile(r"[ \t]*(?:ROOT[ \t]+)?(?:%[A-Za-z_][\w.\-]*[ \t]*|[A-Za-z_][\w.\-]*(?::[ \t]*|[ \t]+))=")
 _PERCENT_ASSIGNED = re.compile(r"%[A-Za-z_][\w.\-]*[ \t]*=|(?<![\w.\-%])[A-Za-z_][\w.\-]*(?::[ \t]*|[ \t]+)=")
+_FEW = 24
+"""So many names are searched for in the text, one by one, before a table of all names is made."""
 
 
-class LineTable:
+class InstructionTable:
     """Instructions cut from the masked body of a computation; offsets are those of the module's text."""
 
     def __init__(self, computation: Computation, masked_body: str) -> None:
         self._computation = computation
+        self._base = computation.body_span.start
         self._masked = masked_body
         self._made: dict[int, Instruction] = {}
-        self._index: dict[str, int] | None = None
+        self._starts_of_names: dict[str, int] | None = None
+        self._searched = 0
         self._names: list[str] | None = None
-        self._entries: list[tuple[int, int]] | None = None
+        self._cut_spans: list[tuple[int, int]] | None = None
         self._by_lines = computation.certain_lines or lines_are_certain(masked_body)
         if not self._by_lines:
-            self._entries = _entries(computation, masked_body)
+            self._cut_spans = _entries(computation, masked_body)
 
     def __len__(self) -> int:
         return len(self._spans())
 
     def _spans(self) -> list[tuple[int, int]]:
         """Start and end of each instruction in the masked body."""
-        if self._entries is None:
+        if self._cut_spans is None:
             lines = self._masked.split("\n")
             starts = accumulate((len(line) + 1 for line in lines), initial=0)
-            self._entries = [(start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line and not line.isspace()]
-        return self._entries
+            self._cut_spans = [(start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line.strip(" ")]
+        return self._cut_spans
 
     def names(self) -> list[str]:
         """All names in text order."""
@@ -56,58 +62,89 @@ class LineTable:
 
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name, if there is one."""
-        if self._index is None:
-            names = self.names()
-            self._index = dict(zip(names, range(len(names)), strict=True))
-        index = self._index.get(name)
-        return None if index is None else self.instruction(index)
+        if self._starts_of_names is None:
+            self._searched += 1
+            if self._by_lines and self._searched <= _FEW:
+                return self._search(name)
+            starts = (start for start, _ in self._spans())
+            self._starts_of_names = dict(zip(self.names(), starts, strict=True))
+        start = self._starts_of_names.get(name)
+        return None if start is None else self._at(start)
 
-    def index_at(self, offset: int) -> int:
-        """The number of the instruction that holds an offset of the module's text."""
-        import bisect
+    def _search(self, name: str) -> Instruction | None:
+        """The instruction of a name, by a search of the text for its head."""
+        text, wanted = self._masked, f"{name} = "
+        place = text.find(wanted)
+        while place >= 0:
+            start = text.rfind("\n", 0, place) + 1
+            if text[start:place].strip(" ") in ("", "%", "ROOT", "ROOT %"):
+                return self._at(start)
+            place = text.find(wanted, place + 1)
+        return None
 
-        relative = offset - self._computation.body_span.start
-        return bisect.bisect_right(self._spans(), (relative, len(self._masked))) - 1
+    def at(self, offset: int) -> Instruction | None:
+        """The instruction that holds an offset of the module's text, if there is one."""
+        relative = offset - self._base
+        if self._by_lines:
+            start = self._masked.rfind("\n", 0, relative) + 1
+            if self._masked.startswith("\n", start) or start >= len(self._masked):
+                return None
+        else:
+            spans = self._spans()
+            index = bisect.bisect_right(spans, (relative, len(self._masked))) - 1
+            if index < 0:
+                return None
+            start = spans[index][0]
+        instruction = self._at(start)
+        return instruction if instruction.span.start <= offset < instruction.span.end else None
 
     def instruction(self, index: int) -> Instruction:
         """The instruction at a place in text order. Raises HloSyntaxError if it has no name."""
-        made = self._made.get(index)
+        return self._at(self._spans()[index][0])
+
+    def index_of(self, instruction: Instruction) -> int:
+        """The place of one of these instructions in text order."""
+        spans = self._spans()
+        return bisect.bisect_right(spans, (instruction.span.start - self._base, len(self._masked))) - 1
+
+    def _at(self, start: int) -> Instruction:
+        made = self._made.get(start)
         if made is None:
-            made = self._made[index] = self._make(index)
+            made = self._made[start] = self._make(start)
         return made
 
-    def _make(self, index: int) -> Instruction:
-        start, end = self._spans()[index]
-        line = self._masked[start:end]
-        base = self._computation.body_span.start
+    def _end_of(self, start: int) -> int:
+        if self._by_lines:
+            return self._masked.find("\n", start)
+        spans = self._spans()
+        return spans[bisect.bisect_left(spans, (start, 0))][1]
+
+    def _make(self, start: int) -> Instruction:
+        line = self._masked[start : self._end_of(start)]
+        base = self._base + start
         head = HEAD.match(line)
         if head is None:
-            return self._lone(index, line, start)
+            return self._lone(line, base)
         kind = head.lastgroup if head.lastgroup != "root" else "bare"
         assert kind is not None
         name = head.group(kind)
-        first = head.start("root") if head.group("root") else head.start(kind) - (kind == "percent")
-        name_span = Span(base + start + head.start(kind), base + start + head.end(kind))
-        if kind == "bare" and name in KEYWORDS:
+        name_start = head.start(kind)
+        root = head.group("root") is not None
+        first = head.start("root") if root else name_start - (kind == "percent")
+        name_span = Span(base + name_start, base + name_start + len(name))
+        if kind != "percent" and name in KEYWORDS:
             source = self._computation.module.source
             raise source.error(name_span.start, f"{name!r} is a reserved word, not a name", hint=f"write %{name}")
-        return Instruction(
-            self._computation,
-            index,
-            name,
-            name_span,
-            opcode_behind(line, head.end()),
-            head.group("root") is not None,
-            Span(base + start + first, base + start + len(line.rstrip(" \t\r\n"))),
-        )
+        span = Span(base + first, base + len(line.rstrip(" \t\r\n")))
+        return Instruction(self._computation, name, name_span, opcode_behind(line, head.end()), root, span)
 
-    def _lone(self, index: int, line: str, start: int) -> Instruction:
+    def _lone(self, line: str, base: int) -> Instruction:
         """A bare instruction, `f32[2] negate(f32[2])`: the text has no name for it."""
         lead = len(line) - len(line.lstrip(" \t\r\n"))
-        begin = self._computation.body_span.start + start + lead
+        begin = base + lead
         end = begin + len(line.strip(" \t\r\n"))
         return Instruction(
-            self._computation, index, "", Span(begin, begin), opcode_behind(line, lead), True, Span(begin, end)
+            self._computation, "", Span(begin, begin), opcode_behind(line, lead), True, Span(begin, end)
         )
 
 

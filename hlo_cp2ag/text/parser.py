@@ -17,7 +17,7 @@ from hlo_cp2ag.ir.module import (
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
 from hlo_cp2ag.text.body import body_of_tree, cut_body, parse_rule
-from hlo_cp2ag.text.instruction_table import LineTable
+from hlo_cp2ag.text.instruction_table import InstructionTable
 from hlo_cp2ag.text.lexical import mask, needs_mask
 from hlo_cp2ag.text.computations import LazyComputations, LazyIndex, ListIndex, computation_of
 from hlo_cp2ag.text.outline import CertainComputations, outline
@@ -121,13 +121,13 @@ class Reader:
         found = module.computations
         return LazyIndex(found) if isinstance(found, LazyComputations) else ListIndex(module, list(found))
 
-    def cut_computation(self, computation: Computation) -> LineTable:
+    def cut_computation(self, computation: Computation) -> InstructionTable:
         """The table of a computation's instructions. Raises HloSyntaxError."""
         source = computation.module.source
         if computation.certain_lines:
             # Each line is masked when its instruction is asked for; line ends need no mask here.
-            return LineTable(computation, source.text[computation.body_span.start : computation.body_span.end])
-        return LineTable(computation, self.masked(source, computation.body_span))
+            return InstructionTable(computation, source.text[computation.body_span.start : computation.body_span.end])
+        return InstructionTable(computation, self.masked(source, computation.body_span))
 
     def read_body(self, instruction: Instruction) -> InstructionBody:
         """An instruction's parts. Raises HloSyntaxError."""

@@ -81,7 +81,7 @@ def _is_dropped(instruction: Instruction, name: str) -> bool:
     if name not in OPCODES and name not in PRIMITIVE_TYPES and name not in RESERVED:
         return False
     target = instruction.computation.find(name)
-    return target is None or target.index >= instruction.index
+    return target is None or not target.is_before(instruction)
 
 
 def _parameters(computation: Computation) -> list[Instruction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -329,7 +330,13 @@ def test_an_attribute_that_no_permute_has(attributes: str) -> None:
 
 _WHOLE = {
     name: (FIXTURES / f"{name}.hlo").read_bytes()
-    for name in ("jax/scan_ring.pre_scheduler", "hand/metadata", "hand/comments", "hand/strings_like_code", "hand/variadic")
+    for name in (
+        "jax/scan_ring.pre_scheduler",
+        "hand/metadata",
+        "hand/comments",
+        "hand/strings_like_code",
+        "hand/variadic",
+    )
 }
 
 
@@ -382,16 +389,24 @@ NESTED: dict[str, tuple[str, tuple[int, ...]]] = {
         _with("  cp = f32[2] collective-permute(" + "f32[2] negate(" * N + "p" + ")" * N + f"), {PAIRS}\n"),
         EITHER,
     ),
-    "instructions_in_a_user": (_with(PERMUTE + "  n = f32[2] add(cp, " + "f32[2] negate(" * N + "p" + ")" * N + ")\n"), EITHER),
+    "instructions_in_a_user": (
+        _with(PERMUTE + "  n = f32[2] add(cp, " + "f32[2] negate(" * N + "p" + ")" * N + ")\n"),
+        EITHER,
+    ),
     "permute_tuple_shape": (
         _with("  cp = " + "(" * N + "f32[2]" + ")" * N + f" collective-permute(p), {PAIRS}\n"),
         EITHER,
     ),
     "operand_tuple_shape": (
-        _with("  q = " + "(" * N + "f32[2]" + ")" * N + f" parameter(1)\n  cp = f32[2] collective-permute(q), {PAIRS}\n"),
+        _with(
+            "  q = " + "(" * N + "f32[2]" + ")" * N + f" parameter(1)\n  cp = f32[2] collective-permute(q), {PAIRS}\n"
+        ),
         EITHER,
     ),
-    "backend_config": (_with(f"  cp = f32[2] collective-permute(p), {PAIRS}, backend_config=" + "{" * N + "}" * N + "\n"), EITHER),
+    "backend_config": (
+        _with(f"  cp = f32[2] collective-permute(p), {PAIRS}, backend_config=" + "{" * N + "}" * N + "\n"),
+        EITHER,
+    ),
     "frontend_attributes": (
         _with(f"  cp = f32[2] collective-permute(p), {PAIRS}, frontend_attributes=" + "{" * N + "}" * N + "\n"),
         EITHER,
@@ -403,9 +418,18 @@ NESTED: dict[str, tuple[str, tuple[int, ...]]] = {
         _with("  c = f32[2] constant(" + "{" * N + "}" * N + f")\n  cp = f32[2] collective-permute(c), {PAIRS}\n"),
         EITHER,
     ),
-    "inline_computations": (_with(PERMUTE + "  q = f32[] call(p), to_apply={ " * (N // 20) + "}" * (N // 20) + "\n"), EITHER),
-    "header_attribute": ("HloModule m, a=" + "{" * N + "}" * N + "\n\nENTRY main { ROOT p = f32[] parameter(0) }\n", EITHER),
-    "header_parameters": ("HloModule m\n\nENTRY main " + "(" * N + ")" * N + " -> f32[] { ROOT p = f32[] parameter(0) }\n", EITHER),
+    "inline_computations": (
+        _with(PERMUTE + "  q = f32[] call(p), to_apply={ " * (N // 20) + "}" * (N // 20) + "\n"),
+        EITHER,
+    ),
+    "header_attribute": (
+        "HloModule m, a=" + "{" * N + "}" * N + "\n\nENTRY main { ROOT p = f32[] parameter(0) }\n",
+        EITHER,
+    ),
+    "header_parameters": (
+        "HloModule m\n\nENTRY main " + "(" * N + ")" * N + " -> f32[] { ROOT p = f32[] parameter(0) }\n",
+        EITHER,
+    ),
     "open_parentheses": (_with("  q = f32[2] negate(" + "(" * N + "\n"), REFUSED),
     "open_braces": (HEAD + "{" * N, REFUSED),
     "open_mixed": (HEAD + "([{" * N, REFUSED),
@@ -418,7 +442,10 @@ NESTED: dict[str, tuple[str, tuple[int, ...]]] = {
 
 SLOW: dict[str, tuple[str, tuple[int, ...]]] = {
     "backslashes": (_with('  n = f32[2] negate(p), metadata={op_name="' + "\\" * 200_001 + "\n" + PERMUTE), REFUSED),
-    "backslashes_closed": (_with('  n = f32[2] negate(p), metadata={op_name="' + "\\" * 200_000 + '"}\n' + PERMUTE), FINE),
+    "backslashes_closed": (
+        _with('  n = f32[2] negate(p), metadata={op_name="' + "\\" * 200_000 + '"}\n' + PERMUTE),
+        FINE,
+    ),
     "backslashes_in_single_quotes": (_with("  n = f32[2] negate(p), a='" + "\\" * 200_001 + "\n" + PERMUTE), REFUSED),
     "quotes_odd": (_with('"' * 200_001 + "\n" + PERMUTE), REFUSED),
     "quotes_even": (_with('"' * 200_000 + "\n" + PERMUTE), REFUSED),
@@ -431,7 +458,10 @@ SLOW: dict[str, tuple[str, tuple[int, ...]]] = {
     "lines_of_blanks": ((" " * 300 + "\n") * 10_000, REFUSED),
     "blanks_behind_the_opcode": (_with("  cp = f32[2] collective-permute" + " " * 1_000_000 + "p\n"), EITHER),
     "opcodes": (_with("  cp = f32[2] " + "collective-permute " * 100_000 + "\n"), EITHER),
-    "opcodes_with_parentheses": (_with(PERMUTE + "  n = f32[2] add(" + "collective-permute(" * 20_000 + ")" * 20_001 + "\n"), EITHER),
+    "opcodes_with_parentheses": (
+        _with(PERMUTE + "  n = f32[2] add(" + "collective-permute(" * 20_000 + ")" * 20_001 + "\n"),
+        EITHER,
+    ),
     "comment_openers": (_with("/*" * 500_000 + "\n" + PERMUTE), REFUSED),
     "comment_openers_closed": (_with("/* " * 200_000 + "*/\n" + PERMUTE), FINE),
     "comment_stars": (_with("/*" + "*" * 1_000_000 + "\n" + PERMUTE), REFUSED),
@@ -448,20 +478,31 @@ SLOW: dict[str, tuple[str, tuple[int, ...]]] = {
     "many_attributes": (_with(f"  cp = f32[2] collective-permute(p), {PAIRS}" + ", a=1" * 100_000 + "\n"), EITHER),
     "open_dictionaries": (_with("  n = f32[2] negate(p), metadata={" + "a={" * 100_000 + "\n" + PERMUTE), REFUSED),
     "open_raw_configs": (_with("  n = f32[2] negate(p)" + ", backend_config={ = " * 20_000 + "\n" + PERMUTE), REFUSED),
-    "open_raw_configs_deep": (_with("  n = f32[2] negate(p)" + ", backend_config={ = {{{" * 20_000 + "\n" + PERMUTE), REFUSED),
+    "open_raw_configs_deep": (
+        _with("  n = f32[2] negate(p)" + ", backend_config={ = {{{" * 20_000 + "\n" + PERMUTE),
+        REFUSED,
+    ),
     "open_shardings": (_with("  n = f32[2] negate(p)" + ", sharding={" * 20_000 + "\n" + PERMUTE), REFUSED),
     "digits_in_a_shape": (_with("  cp = f32[" + "1" * 1_000_000 + f"] collective-permute(p), {PAIRS}\n"), REFUSED),
     "digits_in_an_operands_shape": (
         _with("  q = f32[" + "1" * 5000 + f"] parameter(1)\n  cp = f32[2] collective-permute(q), {PAIRS}\n"),
         REFUSED,
     ),
-    "digits_in_a_pair": (_with("  cp = f32[2] collective-permute(p), source_target_pairs={{0," + "9" * 1_000_000 + "}}\n"), REFUSED),
-    "digits_in_a_channel": (_with("  cp = f32[2] collective-permute(p), channel_id=" + "9" * 5000 + f", {PAIRS}\n"), REFUSED),
+    "digits_in_a_pair": (
+        _with("  cp = f32[2] collective-permute(p), source_target_pairs={{0," + "9" * 1_000_000 + "}}\n"),
+        REFUSED,
+    ),
+    "digits_in_a_channel": (
+        _with("  cp = f32[2] collective-permute(p), channel_id=" + "9" * 5000 + f", {PAIRS}\n"),
+        REFUSED,
+    ),
     "digits_in_another_channel": (_with("  n = f32[2] negate(p), channel_id=" + "9" * 5000 + "\n" + PERMUTE), EITHER),
     "digits_in_the_header": (_with(PERMUTE).replace("=4", "=" + "9" * 5000), REFUSED),
     "digits_in_a_layout": (_with("  cp = f32[2]{" + "1" * 5000 + f"}} collective-permute(p), {PAIRS}\n"), REFUSED),
     "digits_in_a_sharding": (
-        _with("  q = f32[2] negate(p), sharding={devices=[" + "9" * 5000 + "]<=[8]}\n" + PERMUTE).replace(", replica_count=4", ""),
+        _with("  q = f32[2] negate(p), sharding={devices=[" + "9" * 5000 + "]<=[8]}\n" + PERMUTE).replace(
+            ", replica_count=4", ""
+        ),
         EITHER,
     ),
     "digits_in_groups": (
@@ -471,9 +512,9 @@ SLOW: dict[str, tuple[str, tuple[int, ...]]] = {
         EITHER,
     ),
     "many_devices_in_groups": (
-        _with("  q = f32[8] all-gather(p), replica_groups=[1,999999999999]<=[999999999999], dimensions={0}\n" + PERMUTE).replace(
-            ", replica_count=4", ""
-        ),
+        _with(
+            "  q = f32[8] all-gather(p), replica_groups=[1,999999999999]<=[999999999999], dimensions={0}\n" + PERMUTE
+        ).replace(", replica_count=4", ""),
         EITHER,
     ),
     "many_replicas": (_with(PERMUTE).replace("=4", "=999999999999"), EITHER),
@@ -485,27 +526,34 @@ SLOW: dict[str, tuple[str, tuple[int, ...]]] = {
     "index_comments": (_with("  n = f32[2] negate(" + "/*index=5*/" * 100_000 + "p)\n" + PERMUTE), FINE),
 }
 
-HUGE: dict[str, tuple[str | bytes, tuple[int, ...]]] = {
-    "one_word": ("x" * MB_50, REFUSED),
-    "blanks_and_a_word": (" " * MB_50 + "x", REFUSED),
-    "bytes": (b"\xff" * MB_50, REFUSED),
-    "an_open_string": (_with(PERMUTE.rstrip() + ', metadata={op_name="' + "y" * MB_50 + "\n"), REFUSED),
-    "an_open_comment": ("/*" + "c" * MB_50, REFUSED),
-    "an_operand_name": (_with("  cp = f32[2] collective-permute(" + "q" * MB_50 + f"), {PAIRS}\n"), REFUSED),
-    "an_opcode": (_with(PERMUTE + "  n = f32[2] " + "z" * MB_50 + "(cp)\n"), REFUSED),
-    "an_element_type": (_with("  cp = " + "f" * MB_50 + f"[2] collective-permute(p), {PAIRS}\n"), REFUSED),
-    "an_open_attribute": (_with(PERMUTE.rstrip() + ", zzz={" + "1," * (MB_50 // 2) + "\n"), REFUSED),
+HUGE: dict[str, tuple[Callable[[], str | bytes], tuple[int, ...]]] = {
+    "one_word": (lambda: "x" * MB_50, REFUSED),
+    "blanks_and_a_word": (lambda: " " * MB_50 + "x", REFUSED),
+    "bytes": (lambda: b"\xff" * MB_50, REFUSED),
+    "an_open_string": (lambda: _with(PERMUTE.rstrip() + ', metadata={op_name="' + "y" * MB_50 + "\n"), REFUSED),
+    "an_open_comment": (lambda: "/*" + "c" * MB_50, REFUSED),
+    "an_operand_name": (lambda: _with("  cp = f32[2] collective-permute(" + "q" * MB_50 + f"), {PAIRS}\n"), REFUSED),
+    "an_opcode": (lambda: _with(PERMUTE + "  n = f32[2] " + "z" * MB_50 + "(cp)\n"), REFUSED),
+    "an_element_type": (lambda: _with("  cp = " + "f" * MB_50 + f"[2] collective-permute(p), {PAIRS}\n"), REFUSED),
+    "an_open_attribute": (lambda: _with(PERMUTE.rstrip() + ", zzz={" + "1," * (MB_50 // 2) + "\n"), REFUSED),
     "a_literal": (
-        _with("  c = f32[2] constant({" + "1," * (MB_50 // 2) + f"}})\n  cp = f32[2] collective-permute(c), {PAIRS}\n"),
+        lambda: _with(
+            "  c = f32[2] constant({" + "1," * (MB_50 // 2) + f"}})\n  cp = f32[2] collective-permute(c), {PAIRS}\n"
+        ),
         EITHER,
     ),
 }
 
-SWEEP: dict[str, tuple[str | bytes, tuple[int, ...]]] = {
-    "pairs": (_with("  cp = f32[2] collective-permute(p), source_target_pairs={" + "{0,1}," * (MB_50 // 6) + "{1,0}}\n"), REFUSED),
-    "open_braces": (HEAD + "{" * MB_50, REFUSED),
-    "uses": (_with(PERMUTE + "  n = f32[2] add(" + "cp, " * (MB_50 // 4) + "cp)\n"), EITHER),
-    "instruction_text": (_with("  n = f32[2] " + "x" * MB_50 + "\n" + PERMUTE), EITHER),
+SWEEP: dict[str, tuple[Callable[[], str | bytes], tuple[int, ...]]] = {
+    "pairs": (
+        lambda: _with(
+            "  cp = f32[2] collective-permute(p), source_target_pairs={" + "{0,1}," * (MB_50 // 6) + "{1,0}}\n"
+        ),
+        REFUSED,
+    ),
+    "open_braces": (lambda: HEAD + "{" * MB_50, REFUSED),
+    "uses": (lambda: _with(PERMUTE + "  n = f32[2] add(" + "cp, " * (MB_50 // 4) + "cp)\n"), EITHER),
+    "instruction_text": (lambda: _with("  n = f32[2] " + "x" * MB_50 + "\n" + PERMUTE), EITHER),
 }
 
 
@@ -548,10 +596,12 @@ def test_patterns_made_to_be_slow_in_check(name: str) -> None:
 
 @pytest.mark.parametrize("name", HUGE)
 def test_a_line_of_50_mb(name: str) -> None:
-    _in_time(*HUGE[name])
+    make, codes = HUGE[name]
+    _in_time(make(), codes)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", SWEEP)
 def test_more_lines_of_50_mb(name: str) -> None:
-    _in_time(*SWEEP[name], limit=60)
+    make, codes = SWEEP[name]
+    _in_time(make(), codes, limit=60)

@@ -18,7 +18,9 @@ import pytest
 from .in_process import FIXTURES, Outcome, cp2ag
 
 HAND = FIXTURES / "hand"
-MODULES = sorted([*HAND.glob("*.hlo"), *(FIXTURES / "jax").glob("*.hlo"), *(FIXTURES / "golden" / "inputs").glob("*.hlo")])
+MODULES = sorted(
+    [*HAND.glob("*.hlo"), *(FIXTURES / "jax").glob("*.hlo"), *(FIXTURES / "golden" / "inputs").glob("*.hlo")]
+)
 REFUSED = {
     "pairs_duplicate_sources",
     "pairs_duplicate_targets",
@@ -448,7 +450,9 @@ def test_the_log_has_the_references_words() -> None:
 def test_the_log_of_the_core_count() -> None:
     path = HAND / "scalar.hlo"
     assert ". Defaulting to 32 cores" in cp2ag("rewrite", path, "-v", "--platform-version", "2.0").stderr
-    log = cp2ag("rewrite", path, "-v", "--platform-version", "3.0", "--nc-divisor", "2", "--override-core-count", "9").stderr
+    log = cp2ag(
+        "rewrite", path, "-v", "--platform-version", "3.0", "--nc-divisor", "2", "--override-core-count", "9"
+    ).stderr
     for text in ("Platform Version: 3.0", "core count 9", "override_core_count 9"):
         assert text in log
 
@@ -485,7 +489,7 @@ def _on_terminals(argv: list[str], stdout_too: bool, env: dict[str, str]) -> tup
     readers = {name: parent for name, (parent, _) in terminals.items()}
     if process.stdout is not None:
         readers["stdout"] = process.stdout.fileno()
-    texts = {name: b"" for name in readers}
+    texts = dict.fromkeys(readers, b"")
     deadline = time.monotonic() + 60
     while readers and time.monotonic() < deadline:
         ready, _, _ = select.select(list(readers.values()), [], [], 1)

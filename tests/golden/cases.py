@@ -82,7 +82,22 @@ CASES = [
     # ---- element types, each with its zero
     *(
         _case(f"type_{t}", f"hand/type_{t}")
-        for t in ("pred", "s8", "u64", "f8e4m3fn", "f8e5m2", "f16", "bf16", "f64", "c64", "c128", "s4", "u4", "s2", "u2")
+        for t in (
+            "pred",
+            "s8",
+            "u64",
+            "f8e4m3fn",
+            "f8e5m2",
+            "f16",
+            "bf16",
+            "f64",
+            "c64",
+            "c128",
+            "s4",
+            "u4",
+            "s2",
+            "u2",
+        )
     ),
     _case("type_s4_sub_byte_keep", "hand/type_s4", "--sub-byte keep"),
     _case("type_u2_sub_byte_keep", "hand/type_u2", "--sub-byte keep"),
@@ -198,7 +213,11 @@ CASES = [
     _case("header_contradicted", "hand/grid_2x4_partitions", "--num-partitions 8"),
     _case("header_contradicted_twice", "hand/grid_2x4_both", "--num-partitions 8 --replica-count 3"),
     _case("header_write_config", "hand/grid_without_counts", "--write-config"),
-    _case("header_write_config_both", "golden/inputs/grid_from_pairs", "--write-config --replica-count 2 --num-partitions 4"),
+    _case(
+        "header_write_config_both",
+        "golden/inputs/grid_from_pairs",
+        "--write-config --replica-count 2 --num-partitions 4",
+    ),
     _case("header_write_config_one_missing", "hand/root_permute", "--write-config --replica-count 2"),
     _case("header_write_config_not_needed", "hand/grid_2x4_both", "--write-config"),
     _case("header_write_config_no_header", "hand/no_header", "--write-config --replica-count 4"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import from_bits, lift, round_to, to_bits, wrap
+from hlo_cp2ag.executor.layouts import major_to_minor, memory_places, tiles_of
 from hlo_cp2ag.executor.ops.unary import operand_type
 from hlo_cp2ag.executor.registry import Context, array_shape, integer, op
 from hlo_cp2ag.executor.values import Array, Value, array_shape_of
@@ -143,27 +144,47 @@ def _pack(single: Array, width: int) -> Array:
     return np.packbits(single.reshape(-1, width), axis=1, bitorder="little").reshape(-1)
 
 
-def major_to_minor(shape: ArrayShape) -> tuple[int, ...]:
-    """The dimensions in the order in which memory holds them, row-major if the shape has no layout."""
-    if shape.layout is None or len(shape.layout.minor_to_major) != shape.rank:
-        return tuple(range(shape.rank))
-    return shape.layout.minor_to_major[::-1]
-
-
 @op("bitcast")
 def bitcast(context: Context, instruction: Instruction, x: Value) -> Value:
     """Semantics: XLA operation semantics, Bitcast: the same memory, read in the result's layout and element type.
 
-    Tiles are left aside: memory is taken to hold the elements in the order of minor_to_major alone, so that a bitcast
-    between tiled layouts has to keep that order of elements.
+    Where both layouts have the same plain order of elements no tile matters; else places of memory that hold padding in
+    the operand and elements in the result read as 0. Between element types of different widths tiles are left aside.
     """
     operand, result = context.operand_shapes(instruction)[0], instruction.shape
     if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape) or not isinstance(x, np.ndarray):
         return x
+    if element_bits(operand.element_type) == element_bits(result.element_type) and _tiles_matter(operand, result):
+        return _through_memory(context, instruction, x, operand, result)
     memory = x.transpose(0, *(d + 1 for d in major_to_minor(operand)))
     order = major_to_minor(result)
     physical = ArrayShape(result.element_type, tuple(result.dimensions[d] for d in order))
     elements = reinterpret(memory, operand.element_type, physical)
     places = {dimension: place for place, dimension in enumerate(order)}
-    found: Array = elements.transpose(0, *(places[d] + 1 for d in range(result.rank)))
-    return found
+    return elements.transpose(0, *(places[d] + 1 for d in range(result.rank)))
+
+
+def _tiles_matter(operand: ArrayShape, result: ArrayShape) -> bool:
+    if not tiles_of(operand) and not tiles_of(result):
+        return False
+    same_order = operand.dimensions == result.dimensions and major_to_minor(operand) == major_to_minor(result)
+    return not (same_order and tiles_of(operand) == tiles_of(result))
+
+
+def _through_memory(
+    context: Context, instruction: Instruction, x: Array, operand: ArrayShape, result: ArrayShape
+) -> Array:
+    """Elements by way of the places in memory that both layouts give them."""
+
+    def make() -> tuple[Array, Array]:
+        held, wanted = memory_places(operand), memory_places(result)
+        source = np.full(result.element_count, -1)
+        count = min(held.size, wanted.size)
+        is_element = wanted[:count] >= 0
+        source[wanted[:count][is_element]] = held[:count][is_element]
+        return source, source < 0
+
+    source, missing = context.memo(instruction, "bitcast", make)
+    bits = to_bits(x.reshape(x.shape[0], -1), operand.element_type)[:, source]
+    bits[:, missing] = 0
+    return from_bits(bits, result.element_type).reshape(x.shape[0], *result.dimensions)
