@@ -8,7 +8,6 @@ import os
 import re
 import stat
 import sys
-import tempfile
 from pathlib import Path
 from typing import TextIO
 
@@ -130,6 +129,8 @@ def _write_file(path: str, data: bytes) -> None:
     if mode is not None and not stat.S_ISREG(mode):
         _write_all(os.open(path, os.O_WRONLY), data)
         return
+    import tempfile  # loads much that nothing else here needs
+
     target = os.path.realpath(path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".cp2ag-", suffix=".tmp")
     try:

@@ -111,7 +111,8 @@ class Execution:
             if node.instruction is root:
                 shapes = {o.shape.to_text(False) for o in node.operands} | {root.shape.to_text(False)}
                 parameters = self.index.parameters(computation)
-                return root.opcode if node.operands == parameters and len(shapes) == 1 else None
+                as_they_come = node.operands in (parameters, parameters[::-1]) and len(parameters) == 2
+                return root.opcode if as_they_come and len(shapes) == 1 else None
         return None
 
     def call(self, computation: Computation, args: Sequence[Value], mask: Array | None = None) -> Value:
@@ -182,4 +183,3 @@ class Execution:
         wrong = check_value(value, instruction.shape, (1, self.lanes))
         if wrong:
             raise execution_error(instruction, f"{instruction.opcode} has computed {wrong}: a fault of the executor")
-

@@ -37,7 +37,8 @@ def memory_places(shape: ArrayShape) -> Array:
     numbers = np.arange(shape.element_count).reshape(shape.dimensions).transpose(major_to_minor(shape))
     for tile in tiles_of(shape):
         numbers = _tiled(numbers, tile)
-    return numbers.reshape(-1)
+    result: Array = numbers.reshape(-1)
+    return result
 
 
 def _tiled(numbers: Array, tile: tuple[int | None, ...]) -> Array:
@@ -64,4 +65,5 @@ def _tiled(numbers: Array, tile: tuple[int | None, ...]) -> Array:
         split += [size // part, part]
     count = len(tile_sizes)
     order = [*range(lead), *(lead + 2 * i for i in range(count)), *(lead + 2 * i + 1 for i in range(count))]
-    return numbers.reshape(split).transpose(order)
+    result: Array = numbers.reshape(split).transpose(order)
+    return result

@@ -24,10 +24,20 @@ from hlo_cp2ag.ir.shape import Shape, TupleShape
 Flags: TypeAlias = Union[bool, "tuple[Flags, ...]"]
 """Whether each leaf of a value may differ between devices."""
 
-_VIEWS = frozenset((
-    *("tuple", "get-tuple-element", "copy", "opt-barrier", "bitcast", "reshape", "transpose", "broadcast", "slice"),
-    *("iota", "constant", "reverse", "all-gather-done", "all-reduce-done", "collective-permute-done", "add-dependency"),
-))
+_VIEWS = frozenset(
+    (
+        *("tuple", "get-tuple-element", "copy", "opt-barrier", "bitcast", "reshape", "transpose", "broadcast", "slice"),
+        *(
+            "iota",
+            "constant",
+            "reverse",
+            "all-gather-done",
+            "all-reduce-done",
+            "collective-permute-done",
+            "add-dependency",
+        ),
+    )
+)
 """Ops that mostly pass on memory they were given."""
 
 
@@ -170,5 +180,3 @@ class _Estimate:
             answer = self.plan(execution.plan(computation), (argument,))
             flags, peak = either(flags, answer.flags), max(peak, answer.peak)
         return _Answer(flags, 2 * peak if any_of(operands[0]) else peak)
-
-

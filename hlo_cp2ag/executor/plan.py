@@ -81,7 +81,7 @@ class ModuleIndex:
         return found
 
     def _walk(self, computation: Computation) -> Iterator[Node]:
-        lone = not computation.name_span.end and len(self.module.computations) == 1
+        lone = computation.span == computation.body_span  # the text is one bare instruction
         implicit: dict[str, Instruction] = {}
         for instruction in computation.instructions:
             # Operands that are whole instructions come first, innermost foremost; a stack, since they may nest deeply.
@@ -177,9 +177,7 @@ class ModuleIndex:
         assert isinstance(names, tuple)
         return tuple(self._by_name(instruction, str(name), span) for name in names)
 
-    def _of_list(
-        self, instruction: Instruction, span: Span, inside: dict[int, Computation]
-    ) -> Iterator[Computation]:
+    def _of_list(self, instruction: Instruction, span: Span, inside: dict[int, Computation]) -> Iterator[Computation]:
         """The computations of `{name, { ... }, name}`."""
         text = self.module.text
         at = span.start + 1
@@ -302,6 +300,6 @@ def written_in_place(around: Instruction, body: InstructionBody) -> Instruction:
 def implied_parameter(around: Instruction, operand: Operand, number: int) -> Instruction:
     """The parameter that a text of one bare instruction means by an operand's name."""
     span = operand.span
-    made = Instruction(around.computation, -1, f"{operand.name}#{number}", span, "parameter", False, span)
+    made = Instruction(around.computation, f"{operand.name}#{number}", span, "parameter", False, span)
     made._body = InstructionBody("parameter", span, operand.shape, span, (), span, (), span.end)
     return made

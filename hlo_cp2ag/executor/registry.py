@@ -67,7 +67,7 @@ class Context(Protocol):
         """The instruction that a sugared async start is about: the reduce-scatter of a `reduce-scatter-start(...)`."""
 
     def simple_reducer(self, computation: Computation) -> str | None:
-        """The opcode if the computation is one elementwise binary op of its two parameters, as they come: else None."""
+        """The opcode if the computation is one elementwise binary op of its two parameters, else None."""
 
 
 Op = Callable[..., Value]

@@ -107,9 +107,7 @@ def _check_shape(context: Context, index: ModuleIndex, instruction: Instruction)
     opcode, operands = instruction.opcode, index.operand_shapes(instruction)
     if opcode in _SAME and _all_same(instruction.shape, operands):
         return
-    attributes = {
-        a.name: instruction.attribute(a.name) for a in instruction.body.attributes if a.name not in _IGNORED
-    }
+    attributes = {a.name: instruction.attribute(a.name) for a in instruction.body.attributes if a.name not in _IGNORED}
     called = {
         name: (tuple(p.shape for p in index.parameters(c)), c.root.shape)
         for name, c in index.all_called(instruction).items()

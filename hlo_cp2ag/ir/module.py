@@ -95,6 +95,9 @@ class ComputationIndex(Protocol):
     def parameter_texts(self) -> list[str]:
         """What the headers say of parameters and results."""
 
+    def is_printed(self) -> bool:
+        """Whether the text is certain to be in XLA's own writing, `%` on every name."""
+
 
 class InstructionTable(Protocol):
     """A computation's instructions by number, each made when asked for."""
@@ -120,7 +123,7 @@ class InstructionTable(Protocol):
 class Instruction:
     """One instruction of a computation: a name and an opcode at a place in the text."""
 
-    __slots__ = ("_body", "_shape", "computation", "is_root", "name", "name_span", "opcode", "span")
+    __slots__ = ("_body", "_operands", "_shape", "computation", "is_root", "name", "name_span", "opcode", "span")
 
     def __init__(
         self, computation: Computation, name: str, name_span: Span, opcode: str, is_root: bool, span: Span
@@ -136,6 +139,7 @@ class Instruction:
         self.span = span
         """From ROOT or the name to the end of the last attribute."""
         self._body: InstructionBody | None = None
+        self._operands: tuple[Instruction, ...] | None = None
         self._shape: Shape | None = None
 
     def __repr__(self) -> str:
@@ -183,12 +187,12 @@ class Instruction:
     @property
     def operands(self) -> tuple[Instruction, ...]:
         """The instructions its operands name. Raises HloSyntaxError for a name that is not there."""
-        found = []
-        for operand in self.body.operands:
-            if operand.name is None:
-                raise self.error("an operand that is written out in place has no instruction of its own", operand.span)
-            found.append(self.operand_instruction(operand))
-        return tuple(found)
+        if self._operands is None:
+            for operand in self.body.operands:
+                if operand.name is None:
+                    raise self.error("an operand that is written out in place has no instruction of its own", operand.span)
+            self._operands = tuple(self.operand_instruction(operand) for operand in self.body.operands)
+        return self._operands
 
     def operand_instruction(self, operand: Operand) -> Instruction:
         """The instruction that one operand names. Raises HloSyntaxError if it is not defined before."""
@@ -340,6 +344,10 @@ class HloModule:
     def inline_computations(self) -> list[Computation]:
         """The computations that are written out inside an instruction, inner ones first."""
         return self._index.inline()
+
+    def is_printed(self) -> bool:
+        """Whether the text is certain to be in XLA's own writing: an instruction a line, `%` on every name."""
+        return self._index.is_printed()
 
     def header_parameter_texts(self) -> list[str]:
         """What the computations' headers say of parameters and results."""

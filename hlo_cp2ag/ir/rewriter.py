@@ -17,7 +17,7 @@ from hlo_cp2ag.ir.source import Span
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d+)")
-_ZEROS = re.compile(r"(?<=.)\.0+(\d*)$")
+_ZEROS = re.compile(r"\.0+([1-9]\d*)?(?=\n|$)")
 _STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
@@ -79,7 +79,7 @@ class Rewriter:
         self._renamed: dict[int, dict[str, str]] = {}
         self._erased: dict[Instruction, None] = {}
         self._plain: list[Edit] = []
-        self._taken: set[str] | None = None
+        self._also_taken: set[str] | None = None
         self._next_number: dict[str, int] = {}
         self._next_channel: int | None = None
 
@@ -87,15 +87,14 @@ class Rewriter:
 
     def fresh_name(self, opcode: str) -> str:
         """A name as XLA's uniquer gives it: `opcode`, else `opcode.N` with the smallest free N >= 1."""
-        if self._taken is None:
-            names = set(self.module.instruction_names) | _header_names(self.module)
-            self._taken = names.union(_without_zeros(name) for name in names if ".0" in name)
+        if self._also_taken is None:
+            self._also_taken = _header_names(self.module) | _names_with_zeros(self.module.instruction_names)
+        taken, also_taken = self.module.instruction_names, self._also_taken
         number = self._next_number.get(opcode, 0)
         name = f"{opcode}.{number}" if number else opcode
-        while name in self._taken:
+        while name in taken or name in also_taken:
             number += 1
             name = f"{opcode}.{number}"
-        self._taken.add(name)
         self._next_number[opcode] = number + 1
         return name
 
@@ -246,9 +245,14 @@ def _header_names(module: HloModule) -> set[str]:
     return set(_HEADER_NAME.findall(" ".join(module.header_parameter_texts())))
 
 
-def _without_zeros(name: str) -> str:
-    """The name that XLA's uniquer takes for the same: `add` for `add.0`, `add.1` for `add.01`."""
-    return _ZEROS.sub(lambda match: f".{match.group(1)}" if match.group(1) else "", name)
+def _names_with_zeros(names: Collection[str]) -> set[str]:
+    """What XLA's uniquer takes names like `add.0` and `add.01` for: `add` and `add.1`."""
+    text = "\n".join(names)
+    found: set[str] = set()
+    for match in _ZEROS.finditer(text):
+        stem = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        found.add(f"{stem}.{match.group(1)}" if match.group(1) else stem)
+    return found
 
 
 def largest_channel_id(module: HloModule) -> int:

@@ -137,12 +137,20 @@ class ArrayShape:
 
     def to_text(self, layout: bool = True) -> str:
         """The shape as XLA prints it."""
+        return self._text if layout else self._text_without_layout
+
+    @cached_property
+    def _text(self) -> str:
+        return self._text_without_layout + (self.layout.to_text() if self.layout else "")
+
+    @cached_property
+    def _text_without_layout(self) -> str:
         flags = self.dynamic or (False,) * len(self.dimensions)
         sizes = ",".join(
             "?" if size == UNBOUNDED else f"<={size}" if flag else str(size)
             for size, flag in zip(self.dimensions, flags, strict=True)
         )
-        return f"{self.element_type}[{sizes}]" + (self.layout.to_text() if layout and self.layout else "")
+        return f"{self.element_type}[{sizes}]"
 
 
 @dataclass(frozen=True)
@@ -254,7 +262,7 @@ def parse_shape(text: str) -> Shape:
     """
     stack: list[tuple[bool, list[Shape]]] = []
     result: Shape | None = None
-    position, wants_comma = 0, False
+    position, wants_comma, behind_comma = 0, False, False
     while True:
         if result is not None and not stack and not text[position:].strip(" \t\r\n"):
             return result
@@ -267,6 +275,9 @@ def parse_shape(text: str) -> Shape:
             continue
         if wants_comma and not (match["comma"] or match["close"]):
             raise ShapeTextError("expects a comma between the shapes of a tuple", start)
+        if behind_comma and match["close"]:
+            raise ShapeTextError("expects a shape behind this comma", start)
+        behind_comma = bool(match["comma"])
         if match["array"]:
             done = _array(match)
             in_tuple = bool(stack) and not all(is_buffer for is_buffer, _ in stack)

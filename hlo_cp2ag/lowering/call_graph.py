@@ -21,6 +21,11 @@ _TOKEN = re.compile(
 )
 
 
+_LARGE = 1_000_000
+"""From this many characters on, a pass for each attribute is too dear for text whose writing is known."""
+_PERCENT_MENTION = re.compile(r"=%([A-Za-z_][\w.\-]*)")
+
+
 class Call(NamedTuple):
     """One place where an instruction names a computation."""
 
@@ -101,7 +106,7 @@ class CallGraph:
         return found
 
     def _read_callers(self, computation: Computation) -> Iterator[Call]:
-        offsets = [computation.span.start] if computation.is_inline else self._mentions.get(computation.name, [])
+        offsets = [computation.span.start] if computation.is_inline else self._places(computation.name)
         callers = dict.fromkeys(instruction_at(self._module, offset) for offset in sorted(offsets))
         for caller in callers:
             # async-update and async-done repeat what their async-start calls.
@@ -113,20 +118,42 @@ class CallGraph:
         """The computations that are written out in place, by the offset of their brace."""
         return {c.span.start: c for c in self._module.inline_computations}
 
+    def _places(self, name: str) -> list[int]:
+        """The offsets where an attribute seems to name a computation; a string or a comment may look the same.
+
+        Only a large text that XLA printed is taken at its word that each reference has a `%` behind its `=`.
+        """
+        if len(self._module.text) >= _LARGE and self._module.is_printed():
+            return self._percent_mentions.get(name, [])
+        return self._mentions.get(name, [])
+
     @cached_property
-    def _mentions(self) -> dict[str, list[int]]:
-        """Name to the offsets where an attribute seems to name it; a string or a comment may look the same."""
+    def _percent_mentions(self) -> dict[str, list[int]]:
+        """What XLA writes: `to_apply=%f`, `branch_computations={%f, %g}`. One pass that looks for `=%`."""
         text = self._module.text
         mentions: dict[str, list[int]] = {}
-        for attribute in CALLING:
-            key = attribute + "="
-            at = text.find(key)
-            while at >= 0:
-                if not (text[at - 1].isalnum() or text[at - 1] in "_.-%"):
-                    for offset, name in _targets(text, at + len(key)):
-                        mentions.setdefault(name, []).append(offset)
-                at = text.find(key, at + len(key))
+        for match in _PERCENT_MENTION.finditer(text):
+            mentions.setdefault(match.group(1), []).append(match.start())
+        for attribute in ("branch_computations", "called_computations"):
+            self._add_mentions(mentions, attribute)
         return mentions
+
+    @cached_property
+    def _mentions(self) -> dict[str, list[int]]:
+        """The same in any writing: one pass for each attribute."""
+        mentions: dict[str, list[int]] = {}
+        for attribute in CALLING:
+            self._add_mentions(mentions, attribute)
+        return mentions
+
+    def _add_mentions(self, mentions: dict[str, list[int]], attribute: str) -> None:
+        text, key = self._module.text, attribute + "="
+        at = text.find(key)
+        while at >= 0:
+            if not (text[at - 1].isalnum() or text[at - 1] in "_.-%"):
+                for offset, name in _targets(text, at + len(key)):
+                    mentions.setdefault(name, []).append(offset)
+            at = text.find(key, at + len(key))
 
     def all_callers(self, computation: Computation) -> tuple[Instruction, ...]:
         """The callers, their computations' callers, and so on; each once."""

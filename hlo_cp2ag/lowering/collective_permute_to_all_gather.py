@@ -156,7 +156,7 @@ def rewrite(
         strict_grid=strict_grid,
     )
     found = [(permute, _pairs(permute)) for permute in permutes(module)] if "collective-permute" in module.text else []
-    config = resolve_grid(module, found, replica_count, num_partitions, secondary_mesh_count, strict_grid)
+    config = resolve_grid(module, found, replica_count, num_partitions, secondary_mesh_count, strict_grid, write_config)
     return _Pass(module, options, config, log).run(found)
 
 

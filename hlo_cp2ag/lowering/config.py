@@ -14,6 +14,7 @@ from typing import Literal, cast
 
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.source import Span
+from hlo_cp2ag.lowering.sites import instruction_at
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 
 CountSource = Literal["flag", "header", "secondary mesh count", "collectives", "shardings", "pairs", "default"]
@@ -22,8 +23,10 @@ _SHARDING = re.compile(r", sharding=(\{[^{}]*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}[
 _TILES = re.compile(r"devices=\[([\d,]+)\]")
 _MESH = re.compile(r"mesh\[([^\]]*)\]")
 _MESH_AXIS_SIZE = re.compile(r"=(\d+)")
-_GROUPED = re.compile(
-    r"(?<![\w.\-%])(all-gather|all-reduce|reduce-scatter|all-to-all|collective-broadcast|ragged-all-to-all)(-start)?[ \t\r\n]*\("
+_GROUPED = frozenset(
+    f"{opcode}{suffix}"
+    for opcode in ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-broadcast", "ragged-all-to-all")
+    for suffix in ("", "-start")
 )
 
 
@@ -65,15 +68,17 @@ class GridConfig:
 
 def resolve_grid(
     module: HloModule,
-    permutes: Iterable[tuple[Instruction, tuple[tuple[int, int], ...]]],
+    permutes: list[tuple[Instruction, tuple[tuple[int, int], ...]]],
     replica_count: int | None = None,
     num_partitions: int | None = None,
     secondary_mesh_count: int = 0,
     strict: bool = False,
+    write_config: bool = False,
 ) -> GridConfig:
     """The grid of a module, from flags (`replica_count`, `num_partitions`), header, fallback or evidence.
 
-    `permutes` are the module's collective-permutes with their pairs; they are asked last.
+    `permutes` are the module's collective-permutes with their pairs; they are asked last. Without permutes
+    nothing depends on the grid, and evidence is looked for only where the counts are to be written.
 
     Raises HloError for counts below 1, for contradictory evidence, for pairs as the only evidence on both axes, and with
     `strict` for pairs as the only evidence at all.
@@ -101,8 +106,8 @@ def resolve_grid(
     both_at_most_1 = counts["replica_count"].value <= 1 and counts["num_partitions"].value <= 1
     if both_at_most_1 and secondary_mesh_count > 0:
         counts["num_partitions"] = Count(secondary_mesh_count, "secondary mesh count")
-    elif all(count.source == "default" for count in counts.values()):
-        counts = _infer(module, list(permutes), warnings, strict)
+    elif all(count.source == "default" for count in counts.values()) and (permutes or write_config):
+        counts = _infer(module, permutes, warnings, strict)
     return GridConfig(
         counts["replica_count"],
         counts["num_partitions"],
@@ -251,9 +256,19 @@ def _from_collectives(module: HloModule) -> _Evidence:
 
 
 def _grouped_collectives(module: HloModule) -> Iterable[Instruction]:
-    from hlo_cp2ag.lowering.sites import instructions_with
-
-    return instructions_with(module, _GROUPED)
+    """The collectives that have device groups; of those with the same groups one a line of attributes is enough."""
+    text = module.text
+    seen: set[str] = set()
+    place = text.find("replica_groups=")
+    while place >= 0:
+        end = text.find("\n", place)
+        attributes = text[place:end]
+        if attributes not in seen:
+            seen.add(attributes)
+            instruction = instruction_at(module, place)
+            if instruction is not None and instruction.opcode in _GROUPED:
+                yield instruction
+        place = text.find("replica_groups=", place + 1)
 
 
 def _from_shardings(module: HloModule) -> _Evidence:

@@ -102,7 +102,7 @@ def _left_for_a_shape(shape: Shape) -> str:
         return f"a {shape.element_type} operand"
     if shape.is_dynamic:
         return "a dynamic dimension"
-    if shape.element_type.startswith("f4"):
+    if shape.element_type.startswith(("f4", "f6")):
         return f"{shape.element_type} cannot be gathered: it is packed and has no exact wider type here"
     return ""
 

@@ -130,6 +130,8 @@ def _computations(state: State, attribute: AttributeText) -> list[Program]:
             computation = state.inline[start]
             position = computation.span.end - base
         else:
+            if item.group(1) and item.group(3):
+                raise state.error(base + item.start(3), "a colon behind a name with %")
             program = _named(state, item.group(2), base + item.start(2) - len(item.group(1)))
             position = item.end()
         programs.append(program)

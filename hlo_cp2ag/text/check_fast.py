@@ -96,7 +96,7 @@ class Batch:
         if "/*" in text:
             text = _INDEX.sub("", text)
         lines = _LINE.findall(text)
-        if self._has_bad_names(lines):
+        if len(lines) != text.count("\n") - text.endswith("\n") or self._has_bad_names(lines):
             return False
         self._check_lines(scope, lines)
         return True

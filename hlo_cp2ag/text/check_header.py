@@ -279,10 +279,25 @@ def header_result(state: State, computation: Computation) -> tuple[Shape, int]:
     return parse_shape(masked.strip(" \t\r\n")), span.start + _skip(masked, 0) + where - span.start
 
 
+_COMPUTATION_ATTRIBUTE = re.compile(rf"{_B},{_B}({_NAME})={_B}(\"_*\"|'_*')")
+
+
 def _check_computation_attributes(state: State, span: Span) -> None:
-    names = re.findall(rf",{_B}({_NAME})=", _masked(state, span.start, span.end))
-    if len(names) > 1:
-        second = state.source.text.rfind(names[1] + "=", span.start, span.end)
-        raise state.error(second, f"the attribute {names[1]} is given twice")
-    value = state.source.text[span.start : span.end].partition("=")[2].strip(" \t\r\n")
-    _check_string(state, span.start + state.source.text[span.start : span.end].find(value), value)
+    masked = _masked(state, span.start, span.end)
+    position = 0
+    seen = False
+    while masked[position:].strip(" \t\r\n"):
+        found = _COMPUTATION_ATTRIBUTE.match(masked, position)
+        where = span.start + _skip(masked, position)
+        if found is None:
+            raise state.error(where, 'expects , execution_thread="..." or the next computation')
+        name, value = found.group(1), span.start + found.start(2)
+        if name != "execution_thread":
+            raise state.error(
+                span.start + found.start(1), f"unknown attribute {name!r} of a computation", hint='it takes execution_thread="..."'
+            )
+        if seen:
+            raise state.error(span.start + found.start(1), f"the attribute {name} is given twice")
+        seen = True
+        position = found.end()
+        _check_string(state, value, state.source.text[value : span.start + position])

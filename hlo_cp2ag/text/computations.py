@@ -95,6 +95,10 @@ class LazyIndex:
         """None: where lines are certain, nothing is written out inside an instruction."""
         return []
 
+    def is_printed(self) -> bool:
+        """Whether every name has a `%`."""
+        return self._computations.outlines.all_names_have_percent
+
     def parameter_texts(self) -> list[str]:
         """What the headers say of parameters and results."""
         return self._computations.outlines.parameter_texts()
@@ -128,6 +132,10 @@ class ListIndex:
     def inline(self) -> list[Computation]:
         """The computations that are written out inside an instruction, inner ones first."""
         return self._inline
+
+    def is_printed(self) -> bool:
+        """Not certain of a text that had to be scanned."""
+        return False
 
     def parameter_texts(self) -> list[str]:
         """What the headers say of parameters and results."""

@@ -132,7 +132,7 @@ class InstructionTable:
         root = head.group("root") is not None
         first = head.start("root") if root else name_start - (kind == "percent")
         name_span = Span(base + name_start, base + name_start + len(name))
-        if kind != "percent" and name in KEYWORDS:
+        if kind == "bare" and name in KEYWORDS:
             source = self._computation.module.source
             raise source.error(name_span.start, f"{name!r} is a reserved word, not a name", hint=f"write %{name}")
         span = Span(base + first, base + len(line.rstrip(" \t\r\n")))

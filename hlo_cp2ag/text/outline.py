@@ -103,6 +103,8 @@ class LineProof:
 
     names: list[str]
     """The names in text order."""
+    all_have_percent: bool
+    """Whether each of them stands behind a `%`."""
     brackets: bytes
     """The brackets that no neighbour on their line closes, and every line end."""
 
@@ -132,9 +134,10 @@ def prove_lines(text: str, data: bytes, start: int = 0) -> LineProof | None:
         return None
     if text.count(" =", start) != len(names) and _assignments(text[start:]) != len(names):
         return None
-    if found.count(b"%=") != found.count(b"\n%="):
+    percent = found.count(b"%=")
+    if percent != found.count(b"\n%="):
         return None
-    return LineProof(names, _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES)))
+    return LineProof(names, percent == len(names), _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES)))
 
 
 def _without_strings(structure: bytes) -> bytes | None:
@@ -217,7 +220,7 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
     headers = _HEADER_LINES.findall(text, header_end)
     if not headers or not _each_line_has_its_place(text, header_end, proof, len(headers)):
         return None
-    computations = CertainComputations(source, header_end, headers)
+    computations = CertainComputations(source, header_end, headers, proof.all_have_percent)
     if text[computations.end() :].strip(" \n"):
         return None
     if not _tables_are_known(source, found, header_end, computations.outline(0).span.start):
@@ -264,7 +267,10 @@ def _each_line_has_its_place(text: str, header_end: int, proof: LineProof, compu
 class CertainComputations(Sequence[ComputationOutline]):
     """The computations of a text whose lines are certain, each cut out when it is asked for."""
 
-    def __init__(self, source: SourceText, header_end: int, headers: list[tuple[str, str, str]]) -> None:
+    def __init__(
+        self, source: SourceText, header_end: int, headers: list[tuple[str, str, str]], all_names_have_percent: bool
+    ) -> None:
+        self.all_names_have_percent = all_names_have_percent
         self._source = source
         self._header_end = header_end
         self._headers = headers

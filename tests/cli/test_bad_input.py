@@ -1,4 +1,4 @@
-"""What is no HLO is refused as compilers refuse it: exact message, exit code 2, no output, never a traceback, in time."""
+"""What is no HLO is refused as compilers refuse it: exact message, exit code 2, no output, no traceback, in time."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def _path(tmp_path: Path) -> str:
     for name, module in (("cp2ag", "hlo_cp2ag"), ("filecheck", "filecheck")):
         script = tmp_path / "bin" / name
         if module == "filecheck":
-            body = "from filecheck.__main__ import cli\ncli()\n"
+            body = "import sys\nfrom filecheck.main import main\nsys.exit(main())\n"
         else:
             body = "from hlo_cp2ag.cli.main import main\nmain()\n"
         script.write_text(f"#!{sys.executable}\n{body}")

@@ -406,7 +406,8 @@ def test_split_input_file_is_each_part_on_its_own() -> None:
 
 
 def test_split_input_file_counts_lines_from_the_top() -> None:
-    text = "HloModule a\n\nENTRY m { ROOT p = f32[] parameter(0) }\n// -----\nHloModule b\n\nENTRY m { ROOT q = f32[] foo( }\n"
+    good = "HloModule a\n\nENTRY m { ROOT p = f32[] parameter(0) }\n"
+    text = good + "// -----\nHloModule b\n\nENTRY m { ROOT q = f32[] foo( }\n"
     outcome = cp2ag("rewrite", "--split-input-file", stdin=text.encode())
     assert (outcome.code, outcome.stdout) == (2, b"")
     assert outcome.stderr.startswith("<stdin>:7:")

@@ -41,7 +41,8 @@ def run_text(text: str, *args: Any, replicas: int = 1, partitions: int = 1, **op
 
 def compute(text: str, *args: Any) -> Array:
     """The first result on one device, `[...]`."""
-    return run_text(text, *args)[0][0]
+    result: Array = run_text(text, *args)[0][0]
+    return result
 
 
 def array(element_type: str, values: Any) -> Array:
@@ -61,8 +62,8 @@ def special_values(element_type: str) -> Array:
         return np.array([False, True, True, False])
     if is_integer(element_type):
         low, high = integer_range(element_type)
-        some = {low, low + 1, high, high - 1, 0, 1, 2, 3, 5, 7, 31, 33, 63, -1, -2, -3, -7}
-        return np.array(sorted(v for v in some if low <= v <= high), object).astype(dtype_of(element_type))
+        integers = {low, low + 1, high, high - 1, 0, 1, 2, 3, 5, 7, 31, 33, 63, -1, -2, -3, -7}
+        return np.array(sorted(v for v in integers if low <= v <= high), object).astype(dtype_of(element_type))
     if is_complex(element_type):
         parts = (0.0, -0.0, 1.0, -1.0, 2.5, -0.3, 1e-3)
         return np.array([complex(x, y) for x in parts for y in parts]).astype(dtype_of(element_type))

@@ -62,7 +62,13 @@ def reduce_precision(exponent: int, mantissa: int, values: list[float]) -> list[
 
 def test_reduce_precision() -> None:
     assert reduce_precision(8, 7, [1 + 2.0**-8, 1 + 2.0**-8 + 2.0**-20]) == [1.0, 1 + 2.0**-7]
-    assert reduce_precision(5, 10, [65519.0, 65520.0, -70000.0, 2.0**-14, 2.0**-15]) == [65504.0, inf, -inf, 2.0**-14, 0.0]
+    assert reduce_precision(5, 10, [65519.0, 65520.0, -70000.0, 2.0**-14, 2.0**-15]) == [
+        65504.0,
+        inf,
+        -inf,
+        2.0**-14,
+        0.0,
+    ]
     assert np.isnan(reduce_precision(2, 0, [nan])[0])
 
 
@@ -74,7 +80,10 @@ def test_bitcast_convert() -> None:
     assert bitcast_convert("f32[1]", "u32[1]", array("f32", [1.0])).tolist() == [0x3F800000]
     assert bitcast_convert("u32[1]", "u8[1,4]", np.array([0x04030201], np.uint32)).tolist() == [[1, 2, 3, 4]]
     assert bitcast_convert("u8[1,4]", "u32[1]", np.array([[1, 2, 3, 4]], np.uint8)).tolist() == [0x04030201]
-    assert bitcast_convert("u8[2]", "s4[2,2]", np.array([0x21, 0xF8], np.uint8)).astype(int).tolist() == [[1, 2], [-8, -1]]
+    assert bitcast_convert("u8[2]", "s4[2,2]", np.array([0x21, 0xF8], np.uint8)).astype(int).tolist() == [
+        [1, 2],
+        [-8, -1],
+    ]
     assert bitcast_convert("u4[1,4]", "u16[1]", array("u4", [[4, 3, 2, 1]])).tolist() == [0x1234]
     assert bitcast_convert("s4[2]", "u4[2]", array("s4", [-1, -8])).astype(int).tolist() == [15, 8]
     assert bitcast_convert("c64[1]", "c64[1]", np.array([1j], np.complex64)).tolist() == [1j]

@@ -29,25 +29,48 @@ from .support import Array, same_bits, ulps
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"
 NO_CORPUS = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no corpus at {CORPUS}")
 
-ARITHMETIC = frozenset((
-    *("add", "subtract", "multiply", "divide", "remainder", "sqrt", "complex", "convert", "reduce-precision"),
-    *("all-reduce", "reduce-scatter"),
-))
-TRANSCENDENTAL = frozenset((
-    *("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "cbrt", "sine", "cosine"),
-    *("tan", "tanh", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh", "atan2", "erf", "power", "abs", "sign"),
-))
-SUMS = frozenset((
-    *("dot", "convolution", "reduce", "reduce-window", "scatter", "select-and-scatter", "fft", "triangular-solve"),
-    *("cholesky", "scan"),
-))
+ARITHMETIC = frozenset(
+    (
+        *("add", "subtract", "multiply", "divide", "remainder", "sqrt", "complex", "convert", "reduce-precision"),
+        *("all-reduce", "reduce-scatter"),
+    )
+)
+TRANSCENDENTAL = frozenset(
+    (
+        *("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "cbrt", "sine", "cosine"),
+        *(
+            "tan",
+            "tanh",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "asinh",
+            "acosh",
+            "atanh",
+            "atan2",
+            "erf",
+            "power",
+            "abs",
+            "sign",
+        ),
+    )
+)
+SUMS = frozenset(
+    (
+        *("dot", "convolution", "reduce", "reduce-window", "scatter", "select-and-scatter", "fft", "triangular-solve"),
+        *("cholesky", "scan"),
+    )
+)
 TOLERANCE = {"moves": 0, "arithmetic": 8, "transcendental": 16, "sums": 64}
 """Units in the last place of the largest number of an array, by op family."""
 
-NOT_YET = frozenset((
-    *("dot", "convolution", "reduce", "reduce-window", "sort", "gather", "scatter", "fft"),
-    *("triangular-solve", "select-and-scatter", "topk", "scan"),
-))
+NOT_YET = frozenset(
+    (
+        *("dot", "convolution", "reduce", "reduce-window", "sort", "gather", "scatter", "fft"),
+        *("triangular-solve", "select-and-scatter", "topk", "scan"),
+    )
+)
 """Opcodes of the corpus that the executor may still lack; cases that need one of them are skipped with its name."""
 
 

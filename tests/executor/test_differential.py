@@ -1,8 +1,8 @@
 """Random one-op modules, run here and on XLA's CPU backend.
 
-What moves data or computes in integers has to agree bit for bit, float arithmetic too; transcendental functions within 4
-units in the last place. XLA's CPU backend takes denormals for zero and contracts complex products: neither counts. Cases
-in which XLA is wrong are in test_judged.py, with the right values.
+What moves data or computes in integers has to agree bit for bit, float arithmetic too; transcendental functions within
+4 units in the last place. XLA's CPU backend takes denormals for zero and contracts complex products: neither counts.
+Cases in which XLA is wrong are in test_judged.py, with the right values.
 """
 
 from __future__ import annotations
@@ -103,12 +103,15 @@ TRANSCENDENTAL = ("exponential", "exponential-minus-one", "log", "log-plus-one",
 
 
 def unary_float(draw: Draw) -> Case:
-    op = one_of(draw, *TRANSCENDENTAL, "abs", "negate", "sign", "floor", "ceil", "round-nearest-afz", "round-nearest-even")
+    op = one_of(
+        draw, *TRANSCENDENTAL, "abs", "negate", "sign", "floor", "ceil", "round-nearest-afz", "round-nearest-even"
+    )
     t = one_of(draw, *(COMMON_FLOATS if op in TRANSCENDENTAL else FLOATS))
     shape = shape_text(t, (16,))
     # XLA's tanh of f64 is a rational function: 7 units at 19.25 (test_judged.py), its log1p up to 18 near -0.38.
     loose = {("tanh", "f64"): 16, ("log-plus-one", "f64"): 32, ("logistic", "f64"): 8, ("erf", "f64"): 8}
-    return Case(one_op(shape, op, [shape]), [values(draw, t, (16,))], t, loose.get((op, t), 4) if op in TRANSCENDENTAL else 0)
+    tolerance = loose.get((op, t), 4) if op in TRANSCENDENTAL else 0
+    return Case(one_op(shape, op, [shape]), [values(draw, t, (16,))], t, tolerance)
 
 
 def unary_complex(draw: Draw) -> Case:
@@ -143,8 +146,8 @@ def binary_complex(draw: Draw) -> Case:
 
 
 def binary_integer(draw: Draw) -> Case:
-    op = one_of(draw, "add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "power", "and", "or", "xor",
-                "shift-left", "shift-right-arithmetic", "shift-right-logical")  # fmt: skip
+    op = one_of(draw, "add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "power", "and", "or",
+                "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical")  # fmt: skip
     t = one_of(draw, *INTEGERS)
     shape = shape_text(t, (16,))
     # XLA looks at the lowest six bits of an exponent alone (test_judged.py).
@@ -260,9 +263,7 @@ def concatenate(draw: Draw) -> Case:
     sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     operands = [tuple(n if d == along else size for d, size in enumerate(dimensions)) for n in sizes]
     result = tuple(sum(sizes) if d == along else size for d, size in enumerate(dimensions))
-    text = one_op(
-        shape_text(t, result), "concatenate", [shape_text(t, o) for o in operands], f"dimensions={{{along}}}"
-    )
+    text = one_op(shape_text(t, result), "concatenate", [shape_text(t, o) for o in operands], f"dimensions={{{along}}}")
     return Case(text, [values(draw, t, o) for o in operands], t)
 
 
@@ -274,9 +275,7 @@ def slice_(draw: Draw) -> Case:
         limit, stride = draw(st.integers(start, size)), draw(st.integers(1, 3))
         ranges.append(f"[{start}:{limit}:{stride}]")
         result.append(-(-(limit - start) // stride))
-    text = one_op(
-        shape_text(t, result), "slice", [shape_text(t, dimensions)], f"slice={{{', '.join(ranges)}}}"
-    )
+    text = one_op(shape_text(t, result), "slice", [shape_text(t, dimensions)], f"slice={{{', '.join(ranges)}}}")
     return Case(text, [values(draw, t, dimensions)], t)
 
 
@@ -326,12 +325,55 @@ def dynamic_update_slice(draw: Draw) -> Case:
     return Case(text, [values(draw, t, dimensions), values(draw, t, sizes), *starts], t)
 
 
+# ---- collectives -----------------------------------------------------------------------------------------------------
+
+
+def grouped(draw: Draw, devices: int) -> tuple[str, int]:
+    """Groups of one size over all devices, in any order, and that size."""
+    size = one_of(draw, *[n for n in (1, 2, 4, 8) if devices % n == 0])
+    order = draw(st.permutations(range(devices)))
+    groups = [order[i : i + size] for i in range(0, devices, size)]
+    text = ",".join("{" + ",".join(map(str, group)) + "}" for group in groups)
+    return f"replica_groups={{{text}}}", size
+
+
+def collective(draw: Draw) -> Case:
+    op = one_of(draw, "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
+    t = one_of(draw, "f32", "bf16", "f16", "s32", "s8", "u16", "f64", "f8e4m3fn", "s64")
+    devices = one_of(draw, 2, 4, 8)
+    groups, size = grouped(draw, devices)
+    along = draw(st.integers(0, 1))
+    operand = (8, 2) if along == 0 else (3, 8)
+    result = list(operand)
+    tail = f", dimensions={{{along}}}" if op in ("all-gather", "reduce-scatter", "all-to-all") else ""
+    if op == "all-gather":
+        result[along] *= size
+    if op == "reduce-scatter":
+        result[along] //= size
+    if op in ("all-reduce", "reduce-scatter"):
+        tail += ", to_apply=reducer"
+    if op == "collective-permute":
+        targets = draw(st.permutations(range(devices)))
+        count = draw(st.integers(0, devices))
+        groups = "source_target_pairs={" + ",".join(f"{{{s},{t}}}" for s, t in list(enumerate(targets))[:count]) + "}"
+    reducer_op = one_of(draw, "add", "multiply", "maximum", "minimum")
+    reducer = f"""reducer {{
+  a = {t}[] parameter(0)
+  b = {t}[] parameter(1)
+  ROOT c = {t}[] {reducer_op}(a, b)
+}}
+"""
+    text = one_op(shape_text(t, result), op, [shape_text(t, operand)], groups + tail)
+    text = text.replace("\n\nENTRY", "\n\n" + reducer + "\nENTRY")
+    return Case(text, [values(draw, t, (devices, *operand), ordinary=True)], t, replicas=devices)
+
+
 CASES = {
     maker.__name__.rstrip("_").replace("_", "-"): maker
     for maker in (
         unary_float, unary_complex, unary_integer, binary_float, binary_complex, binary_integer, binary_pred, compare,
         select, clamp, convert, reduce_precision, bitcast_convert, broadcast, reshape, transpose, reverse, concatenate,
-        slice_, pad, iota, dynamic_slice, dynamic_update_slice,
+        slice_, pad, iota, dynamic_slice, dynamic_update_slice, collective,
     )
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The golden cases: each a module under fixtures/ and the flags it is rewritten with.
 
-The answer is in `fixtures/golden/`: `<name>.hlo` (`.diff`, `.json` for those) holds stdout, `<name>.stderr` what is said
-on stderr, if anything is. `python -m tests.golden.regenerate` writes them anew.
+The answer is in `fixtures/golden/`: `<name>.hlo` (`.diff`, `.json` for those) holds stdout, `<name>.stderr` what
+is said on stderr, if anything is. `python -m tests.golden.regenerate` writes them anew.
 """
 
 from __future__ import annotations

@@ -161,7 +161,8 @@ def bitcast(context: Context, instruction: Instruction, x: Value) -> Value:
     physical = ArrayShape(result.element_type, tuple(result.dimensions[d] for d in order))
     elements = reinterpret(memory, operand.element_type, physical)
     places = {dimension: place for place, dimension in enumerate(order)}
-    return elements.transpose(0, *(places[d] + 1 for d in range(result.rank)))
+    found: Array = elements.transpose(0, *(places[d] + 1 for d in range(result.rank)))
+    return found
 
 
 def _tiles_matter(operand: ArrayShape, result: ArrayShape) -> bool:
@@ -187,4 +188,5 @@ def _through_memory(
     source, missing = context.memo(instruction, "bitcast", make)
     bits = to_bits(x.reshape(x.shape[0], -1), operand.element_type)[:, source]
     bits[:, missing] = 0
-    return from_bits(bits, result.element_type).reshape(x.shape[0], *result.dimensions)
+    found: Array = from_bits(bits, result.element_type).reshape(x.shape[0], *result.dimensions)
+    return found

@@ -228,9 +228,7 @@ def element_places(starts: Array, sizes: tuple[int, ...], lanes: int) -> tuple[A
 
 
 @op("dynamic-update-slice")
-def dynamic_update_slice(
-    context: Context, instruction: Instruction, x: Array, update: Array, *indices: Array
-) -> Array:
+def dynamic_update_slice(context: Context, instruction: Instruction, x: Array, update: Array, *indices: Array) -> Array:
     """Semantics: XLA operation semantics, DynamicUpdateSlice: starts are clamped so that the update lies inside."""
     x, update = keep_type(context, instruction, x), keep_type(context, instruction, update)
     sizes = update.shape[1:]
@@ -246,5 +244,3 @@ def dynamic_update_slice(
     result = np.array(expand(x, lanes))
     result[element_places(starts, sizes, lanes)] = expand(update, lanes)
     return result
-
-
