@@ -9,10 +9,16 @@ from typing import Any
 from hlo_cp2ag import __version__
 from hlo_cp2ag.cli.files import shown
 from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, Site
+from hlo_cp2ag.lowering.options import LoweringOptions
 
 
-def report_json(results: Sequence[RewriteResult], in_path: str, out_path: str, platform_version: str) -> str:
-    """The report as text, two blanks of indentation, keys in a fixed order, a final newline."""
+def report_json(
+    results: Sequence[RewriteResult], in_path: str, out_path: str | None, platform_version: str
+) -> str:
+    """The report as text, two blanks of indentation, keys in a fixed order, a final newline.
+
+    `out_path` is None where nothing is written.
+    """
     report = {
         "tool": f"cp2ag {__version__}",
         "input": shown(in_path),
@@ -34,11 +40,7 @@ def _module(result: RewriteResult, platform_version: str) -> dict[str, Any]:
             "total": config.grid.device_count,
             "is_lower_bound": config.is_lower_bound,
             "profile": options.profile,
-            "gate": options.gate,
-            "non_target": options.non_target,
-            "device_id": options.device_id,
-            "gather_dimension": options.gather_dimension,
-            "sub_byte": options.sub_byte,
+            **{name: _option(options, name) for name in ("gate", "non_target", "device_id", "gather_dimension", "sub_byte")},
             "names": options.names,
             "only": options.only,
             "platform_version": platform_version,
@@ -48,6 +50,10 @@ def _module(result: RewriteResult, platform_version: str) -> dict[str, Any]:
         "permutes": [_site(site, result) for site in result.sites],
         "warnings": [warning.header() for warning in result.warnings],
     }
+
+
+def _option(options: LoweringOptions, name: str) -> dict[str, str]:
+    return {"value": getattr(options, name), "source": "flag" if name in options.given else "profile"}
 
 
 def _site(site: Site, result: RewriteResult) -> dict[str, Any]:

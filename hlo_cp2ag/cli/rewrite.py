@@ -144,7 +144,7 @@ def command(
     if report_path is not None:
         from hlo_cp2ag.cli.report import report_json
 
-        files.write_bytes(report_path, report_json(run.results, in_path, out_path, platform_version).encode())
+        files.write_bytes(report_path, report_json(run.results, in_path, None if check_only else out_path, platform_version).encode())
     if not quiet:
         _summarize(run, out_path, check_only)
     return _NO if (check_only and run.changed) or (require_all and run.left) else 0

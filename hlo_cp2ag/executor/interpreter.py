@@ -156,9 +156,10 @@ class Execution:
     def run_plan(self, plan: Plan, args: Sequence[Value]) -> Value:
         """The root's value. Raises ExecutionError."""
         values: list[Value | None] = [None] * plan.slots
-        for slot, argument in zip(plan.parameters, args, strict=True):
+        for slot, parameter, argument in zip(plan.parameters, plan.parameter_instructions, args, strict=True):
             if slot >= 0:
                 values[slot] = argument
+            self._show(parameter, argument)
         del args
         if self._max_steps is not None and self.steps + len(plan.steps) > self._max_steps:
             raise ExecutionError(f"more than {self._max_steps} instructions were run (--max-steps)")
@@ -171,13 +172,16 @@ class Execution:
                 values[step.slot] = result
                 if self._checked:
                     self._check(step.instruction, result)
-                if self._trace is not None and not self.in_apply and self._trace.wants(step.instruction):
-                    self._trace.callback(step.instruction, result)
+                self._show(step.instruction, result)
                 for slot in step.frees:
                     values[slot] = None
         root = values[plan.root]
         assert root is not None
         return root
+
+    def _show(self, instruction: Instruction, value: Value) -> None:
+        if self._trace is not None and not self.in_apply and self._trace.wants(instruction):
+            self._trace.callback(instruction, value)
 
     def _check(self, instruction: Instruction, value: Value) -> None:
         wrong = check_value(value, instruction.shape, (1, self.lanes))

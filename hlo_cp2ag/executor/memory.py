@@ -26,19 +26,18 @@ Flags: TypeAlias = Union[bool, "tuple[Flags, ...]"]
 
 _VIEWS = frozenset(
     (
-        *("tuple", "get-tuple-element", "copy", "opt-barrier", "bitcast", "reshape", "transpose", "broadcast", "slice"),
+        *("tuple", "get-tuple-element", "copy", "opt-barrier", "transpose", "broadcast", "slice", "reverse"),
         *(
-            "iota",
-            "constant",
-            "reverse",
             "all-gather-done",
             "all-reduce-done",
             "collective-permute-done",
+            "async-done",
+            "async-update",
             "add-dependency",
         ),
     )
 )
-"""Ops that mostly pass on memory they were given."""
+"""Ops that show memory they were given, and take none."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,36 @@ def either(a: Flags, b: Flags) -> Flags:
     return any_of(a) or any_of(b)
 
 
+class _Ledger:
+    """Who holds which memory: values that show parts of others keep those alive."""
+
+    def __init__(self) -> None:
+        self.live = 0
+        self._owners: dict[int, frozenset[int]] = {}
+        self._sizes: dict[int, int] = {}
+        self._holders: dict[int, int] = {}
+
+    def take(self, slot: int, size: int) -> None:
+        """A value has memory of its own."""
+        self._owners[slot] = frozenset((slot,))
+        self._sizes[slot], self._holders[slot] = size, 1
+        self.live += size
+
+    def share(self, slot: int, operands: tuple[int, ...]) -> None:
+        """A value shows the memory of others."""
+        owners = frozenset().union(*(self._owners.get(operand, frozenset()) for operand in operands))
+        self._owners[slot] = owners
+        for owner in owners:
+            self._holders[owner] += 1
+
+    def drop(self, slot: int) -> None:
+        """A value is not needed any more."""
+        for owner in self._owners.pop(slot, frozenset()):
+            self._holders[owner] -= 1
+            if not self._holders[owner]:
+                self.live -= self._sizes[owner]
+
+
 class _Estimate:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
@@ -104,21 +133,18 @@ class _Estimate:
     def _walk(self, plan: Plan, arguments: tuple[Flags, ...]) -> _Answer:
         lanes = self._execution.lanes
         flags: dict[int, Flags] = {slot: f for slot, f in zip(plan.parameters, arguments, strict=True) if slot >= 0}
-        sizes: dict[int, int] = {}
-        live = peak = 0
+        ledger = _Ledger()
+        peak = 0
         for step in plan.steps:
             answer = self._step(step, tuple(flags[slot] for slot in step.operands))
             flags[step.slot] = answer.flags
-            views = step.instruction.opcode in _VIEWS
-            sizes[step.slot] = 0 if views else size_of(step.instruction.shape, answer.flags, lanes)
-            if step.instruction.opcode in ("constant", "iota"):
-                sizes[step.slot] = size_of(step.instruction.shape, False, lanes)
-            live += sizes[step.slot]
-            peak = max(peak, live + answer.peak)
+            if step.instruction.opcode in _VIEWS:
+                ledger.share(step.slot, step.operands)
+            else:
+                ledger.take(step.slot, size_of(step.instruction.shape, answer.flags, lanes))
+            peak = max(peak, ledger.live + answer.peak)
             for slot in step.frees:
-                # A view may keep what it shows: only values that no view was made of are surely gone.
-                if not views:
-                    live -= sizes.pop(slot, 0)
+                ledger.drop(slot)
         return _Answer(flags[plan.root], peak)
 
     def _step(self, step: Step, operands: tuple[Flags, ...]) -> _Answer:

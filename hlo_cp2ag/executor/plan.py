@@ -44,7 +44,7 @@ class Plan:
     """In text order, which is dependency order; what the root does not need is left out."""
     parameters: tuple[int, ...]
     """The slot of each parameter, by its number; -1 for one that nobody uses."""
-    parameter_shapes: tuple[Shape, ...]
+    parameter_instructions: tuple[Instruction, ...]
     root: int
     root_shape: Shape
     slots: int
@@ -259,7 +259,7 @@ class ModuleIndex:
             computation,
             tuple(steps),
             tuple(slot_of.get(id(p), -1) for p in parameters),
-            tuple(p.shape for p in parameters),
+            parameters,
             slot_of[id(root)],
             root.shape,
             len(live),

@@ -89,11 +89,20 @@ def _check(context: Context, index: ModuleIndex, node: Node) -> None:
     if split is not None and split[1] is not None and split[0] == "async-start":
         inside = index.wrapped(instruction)
     elif split is not None and split[1] is not None:
-        return  # the update or done of a sugared pair
+        _expect(instruction, split[0], index.operand_shapes(instruction))
+        return
     _check_shape(context, index, inside)
     found = find_precheck(inside.opcode)
     if found is not None:
         found(context, inside)
+
+
+def _expect(instruction: Instruction, opcode: str, operands: tuple[Shape, ...]) -> None:
+    """Raise unless the update or done of a sugared pair states the shape that its start makes it."""
+    try:
+        check_shape(opcode, instruction.shape, operands, {}, {})
+    except ShapeInferenceError as error:
+        raise instruction.error(error.message) from None
 
 
 def _refuse_dynamic(instruction: Instruction, shape: Shape) -> None:

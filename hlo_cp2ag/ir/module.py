@@ -249,6 +249,11 @@ class Computation:
     certain_lines: bool = field(default=False, repr=False)
     """Whether the outline has shown that each line of the body holds one whole instruction."""
 
+    @property
+    def is_lone(self) -> bool:
+        """Whether the text is one bare instruction; then this computation is made up around it."""
+        return self.span == self.body_span
+
     @cached_property
     def table(self) -> InstructionTable:
         """The instructions, cut on first use. Raises HloSyntaxError."""

@@ -16,7 +16,7 @@ from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import Span
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
-_CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d+)")
+_CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d{1,19})(?!\d)")
 _ZEROS = re.compile(r"\.0+([1-9]\d*)?(?=\n|$)")
 _STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
@@ -256,18 +256,14 @@ def _names_with_zeros(names: Collection[str]) -> set[str]:
 
 
 def largest_channel_id(module: HloModule) -> int:
-    """The largest `channel_id` of any instruction; 0 where there is none."""
+    """The largest `channel_id` of any instruction; 0 where there is none. What is past 64 bits is left to the checker."""
     text = module.text
-    largest = 0
-    for match in _CHANNEL_ID.finditer(text):
-        value = int(match.group(1))
-        if (
-            value > largest
-            and text[match.start() - 1] not in _NAME_CHARACTERS
-            and not _inside_string(module, match.start())
-        ):
-            largest = value
-    return largest
+    found = [
+        (int(match.group(1)), match.start())
+        for match in _CHANNEL_ID.finditer(text)
+        if text[match.start() - 1] not in _NAME_CHARACTERS
+    ]
+    return next((value for value, offset in sorted(found, reverse=True) if not _inside_string(module, offset)), 0)
 
 
 def _inside_string(module: HloModule, offset: int) -> bool:

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+_MOST_DIGITS = 40
+"""Longer numbers are past any range; Python refuses to read those of thousands of digits."""
 UNBOUNDED = -1
 """The size of a dimension written `?`."""
 
 _BITS = {
     "pred": 8,
     **{f"{sign}{bits}": bits for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)},
-    **{
+
         "bf16": 16,
         "f16": 16,
         "f32": 32,
@@ -24,8 +26,8 @@ _BITS = {
         "f6e2m3fn": 6,
         "f6e3m2fn": 6,
         "token": 0,
-        "opaque": 0,
-    },
+        "opaque": 0
+    ,
     **{f"f8{kind}": 8 for kind in ("e3m4", "e4m3", "e4m3fn", "e4m3b11fnuz", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
 }
 
@@ -327,9 +329,9 @@ def _array(match: re.Match[str]) -> ArrayShape:
             size = _SIZE.fullmatch(part)
             if size is None or size["bad"]:
                 raise ShapeTextError("expects a dimension's size: an integer, <=integer or ?", offset)
-            sizes.append(UNBOUNDED if size["unbounded"] else int(size["size"]))
-            if sizes[-1] >= 1 << 63:
+            if size["size"] and (len(size["size"]) > _MOST_DIGITS or int(size["size"]) >= 1 << 63):
                 raise ShapeTextError("a dimension's size is past 64 bits", offset)
+            sizes.append(UNBOUNDED if size["unbounded"] else int(size["size"]))
             dynamic.append(bool(size["bound"] or size["unbounded"]))
             offset += len(part) + 1
     if sizes and element_type in ("token", "opaque"):

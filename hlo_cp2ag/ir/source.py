@@ -12,6 +12,9 @@ Severity = Literal["error", "warning", "note"]
 _EXCERPT_WIDTH = 160
 """The most characters of a source line that a message shows; a line of 50 MB is cut around its caret."""
 
+_LONGEST_MESSAGE = 400
+"""A name or a shape in a message may be as long as the text itself."""
+
 
 class Span(NamedTuple):
     """A half-open range `[start, end)` of character offsets."""
@@ -79,6 +82,8 @@ class SourceText:
     def diagnostic(self, offset: int, message: str, *, hint: str = "", severity: Severity = "error") -> Diagnostic:
         """A diagnostic that points at a character offset; offsets past the end point at the end."""
         offset = max(0, min(offset, len(self.text)))
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + "..."
         line, column = self.position(offset)
         span = self.line_span(offset)
         source_line, caret = _excerpt(self.text, span, min(offset, span.end))

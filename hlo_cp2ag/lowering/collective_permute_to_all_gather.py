@@ -280,7 +280,7 @@ class _Pass:
         permute, options = site.permute, self.options
         texts = {attribute.name: attribute for attribute in permute.body.attributes}
         keeps_frontend = options.profile == "xla"
-        every = {"sharding"} if eligibility.sharding_is_copied(permute) else set()
+        every = {"sharding"} if "sharding" in texts and eligibility.sharding_is_copied(permute) else set()
         handled = _KEPT | _OWN | every | ({"frontend_attributes"} if keeps_frontend else set())
         site.attributes_dropped = tuple(name for name in texts if name not in handled)
         predecessors = texts.get("control-predecessors")
@@ -300,7 +300,8 @@ class _Pass:
             widen=options.sub_byte == "widen",
             gather_tail=tail("frontend_attributes") if keeps_frontend else (),
             last_tail=tail("origin", "metadata"),
-            every_tail=tail(*every),
+            every_tail=(("sharding", eligibility.leaf_sharding(permute)),) if every else (),
+            tuple_tail=tail(*every),
             control_predecessors=tuple(name for _, name in names),
         )
 
@@ -362,22 +363,23 @@ class _Pass:
 
     def _write_config(self) -> None:
         counts = {"replica_count": self.grid.replica_count, "num_partitions": self.grid.num_partitions}
-        wanted = [name for name in self.config.missing_in_header if counts[name] > 1]
-        if not wanted and len(self.config.missing_in_header) == 2:
-            wanted = ["replica_count"]
+        missing = self.config.missing_in_header
+        wanted = [name for name in missing if counts[name] > 1] or (["replica_count"] if len(missing) == 2 else [])
+        header, present = self.module.header_span, self.module.header_attribute("num_partitions")
         text = "".join(f", {name}={counts[name]}" for name in wanted)
-        header = self.module.header_span
         if not text:
             return
-        if header is not None:
+        if header is not None and present is not None:
+            # XLA prints replica_count before num_partitions.
+            self.rewriter.replace_text(Span(present.span.start, present.span.start), text[2:] + ", ")
+        elif header is not None:
             self.rewriter.replace_text(Span(header.end, header.end), text)
-        elif self.module.entry.span.end > self.module.entry.span.start and self.module.entry.name_span != Span(0, 0):
-            start = self.module.text.index(self.module.text.lstrip()[:1]) if self.module.text.strip() else 0
+        elif self.module.entry.name_span != Span(0, 0):
+            start = len(self.module.text) - len(self.module.text.lstrip())
             self.rewriter.replace_text(Span(start, start), f"HloModule module_{self.module.entry.name}{text}\n\n")
         else:
-            self.result.warnings.append(
-                self._warning("--write-config: a bare instruction has no header to write counts into")
-            )
+            message = "--write-config: a bare instruction has no header to write counts into"
+            self.result.warnings.append(self._warning(message))
 
 
 def _map_shape(count: int) -> ArrayShape:

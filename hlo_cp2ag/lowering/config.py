@@ -20,9 +20,9 @@ from hlo_cp2ag.topology.process_grid import ProcessGrid
 CountSource = Literal["flag", "header", "secondary mesh count", "collectives", "shardings", "pairs", "default"]
 
 _SHARDING = re.compile(r", sharding=(\{[^{}]*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}[^{}]*)*\})")
-_TILES = re.compile(r"devices=\[([\d,]+)\]")
+_TILES = re.compile(r"devices=\[((?:\d{1,9},)*\d{1,9})\]")
 _MESH = re.compile(r"mesh\[([^\]]*)\]")
-_MESH_AXIS_SIZE = re.compile(r"=(\d+)")
+_MESH_AXIS_SIZE = re.compile(r"=(\d{1,9})(?!\d)")
 _GROUPED = frozenset(
     f"{opcode}{suffix}"
     for opcode in ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-broadcast", "ragged-all-to-all")
@@ -122,8 +122,8 @@ def _header_count(module: HloModule, name: str) -> int | None:
     if attribute is None:
         return None
     text = attribute.value_text.strip()
-    if not re.fullmatch(r"-?\d+", text):
-        raise module.source.error(attribute.value_span.start, f"{name} must be an integer")
+    if not re.fullmatch(r"-?\d{1,18}", text):
+        raise module.source.error(attribute.value_span.start, f"{name} must be an integer of 64 bits")
     if int(text) < 1:
         raise module.source.error(
             attribute.value_span.start,
@@ -226,7 +226,7 @@ def _split_devices(
 
 def _from_collectives(module: HloModule) -> _Evidence:
     """The device groups of collectives that are no permutes, where they cover ids 0 to n - 1."""
-    from hlo_cp2ag.topology.replica_groups import group_list
+    from hlo_cp2ag.topology.replica_groups import covered_ids
 
     evidence = _Evidence()
     if "replica_groups=" not in module.text:
@@ -242,16 +242,16 @@ def _from_collectives(module: HloModule) -> _Evidence:
         if key in seen:
             continue
         seen.add(key)
-        ids = sorted(member for group in group_list(instruction) for member in group)
-        if not ids or ids != list(range(len(ids))):
+        devices = covered_ids(instruction)
+        if devices == 0:
             continue
         opcode = instruction.opcode.removesuffix("-start")
         if has_channel and flattened:
-            evidence.devices.add(len(ids))
+            evidence.devices.add(devices)
         elif has_channel and opcode in ("all-to-all", "collective-broadcast", "ragged-all-to-all"):
-            evidence.partitions.add(len(ids))
+            evidence.partitions.add(devices)
         else:
-            evidence.replicas.add(len(ids))
+            evidence.replicas.add(devices)
     return evidence
 
 

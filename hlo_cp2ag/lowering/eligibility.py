@@ -6,6 +6,8 @@ left but refused: the module would not run.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, Shape, TupleShape, compatible
 from hlo_cp2ag.ir.source import Span
@@ -14,6 +16,9 @@ from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target
 from hlo_cp2ag.lowering.mapping import axis_size
 from hlo_cp2ag.lowering.options import LoweringOptions
 from hlo_cp2ag.topology.process_grid import ProcessGrid
+
+if TYPE_CHECKING:
+    from hlo_cp2ag.ir.sharding import Sharding
 
 MAXIMUM_CHANNEL_ID = 2**63 - 1
 _MAXIMUM_OFFSET = 2**31 - 1
@@ -33,6 +38,8 @@ def left_for_its_form(permute: Instruction, calls: CallGraph) -> str:
     channel = permute.attribute("channel_id")
     if isinstance(channel, int) and channel < 1:
         return f"its channel_id {channel} is below 1"
+    if permute.computation.is_lone:
+        return "a bare instruction: there is no computation to write the new ones into"
     if not permute.body.operands:
         return "it has no operand"
     for operand in permute.body.operands:
@@ -68,12 +75,20 @@ def _short(text: str) -> str:
 
 
 def sharding_is_copied(permute: Instruction) -> bool:
-    """Whether the permute's sharding is manual or maximal: it goes to every new instruction."""
-    text = permute.attribute_text("sharding")
-    if text is None:
+    """Whether the permute's sharding goes to every new instruction: manual or maximal, for a tuple alike in each leaf."""
+    sharding = cast("Sharding | None", permute.attribute("sharding"))
+    if sharding is None or not (sharding.is_manual or sharding.is_maximal):
         return False
-    words = text.value_text.strip("{} \t\r\n").split()
-    return bool(words) and (words == ["manual"] or words[0] == "maximal")
+    return not sharding.elements or all(element == sharding.elements[0] for element in sharding.elements)
+
+
+def leaf_sharding(permute: Instruction) -> str:
+    """The text of a copied sharding for an instruction that is no tuple."""
+    text = permute.attribute_text("sharding")
+    sharding = cast("Sharding | None", permute.attribute("sharding"))
+    if text is None or sharding is None:
+        return ""
+    return sharding.elements[0].to_text() if sharding.elements else text.value_text
 
 
 def _left_for_its_shapes(permute: Instruction) -> str:
@@ -102,7 +117,7 @@ def _left_for_a_shape(shape: Shape) -> str:
         return f"a {shape.element_type} operand"
     if shape.is_dynamic:
         return "a dynamic dimension"
-    if shape.element_type.startswith(("f4", "f6")):
+    if shape.element_type.startswith(("f4e", "f6e")):
         return f"{shape.element_type} cannot be gathered: it is packed and has no exact wider type here"
     return ""
 

@@ -54,7 +54,9 @@ class ChainPlan:
     last_tail: Tail = ()
     """Attributes of the permute that go to the last instruction."""
     every_tail: Tail = ()
-    """Attributes that go to every new instruction: a manual or maximal sharding."""
+    """Attributes that go to every new instruction that is no tuple: a manual or maximal sharding."""
+    tuple_tail: Tail = ()
+    """The same for the tuple of a variadic permute."""
     control_predecessors: tuple[str, ...] = ()
 
 
@@ -72,7 +74,7 @@ def emit_chain(plan: ChainPlan) -> list[NewInstruction]:
         chain.add("tuple", shape, *results)
     new = chain.instructions
     for instruction in new:
-        instruction.tail += plan.every_tail
+        instruction.tail += plan.tuple_tail if instruction.opcode == "tuple" else plan.every_tail
     new[-1].tail += plan.last_tail
     return new
 

@@ -47,6 +47,8 @@ class LoweringOptions:
     """A regular expression that an instruction's name must match somewhere."""
     write_config: bool = False
     strict_grid: bool = False
+    given: frozenset[str] = frozenset()
+    """Which of these somebody asked for; the others are the profile's."""
 
 
 def options_for(profile: str = "xla", **given: object) -> LoweringOptions:
@@ -56,6 +58,6 @@ def options_for(profile: str = "xla", **given: object) -> LoweringOptions:
     """
     if profile not in PROFILES:
         raise ValueError(f"unknown profile {profile!r}; there are {', '.join(PROFILES)}")
-    chosen: dict[str, object] = dict(PROFILES[profile])
-    chosen.update({name: value for name, value in given.items() if value is not None})
-    return LoweringOptions(profile=profile, **chosen)  # type: ignore[arg-type]
+    asked = {name: value for name, value in given.items() if value is not None}
+    chosen: dict[str, object] = {**PROFILES[profile], **asked}
+    return LoweringOptions(profile=profile, given=frozenset(asked), **chosen)  # type: ignore[arg-type]

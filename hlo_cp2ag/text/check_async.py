@@ -31,7 +31,8 @@ def check_chain_operand(case: Case) -> AsyncChain:
         operand = case.operands[0]
         if case.shape is None or with_layouts(operand) != with_layouts(case.shape):
             raise case.error(
-                f"the shape of {case.body.opcode} has to be its operand's, {operand.to_text()}", at=case.body.shape_span.start
+                f"the shape of {case.body.opcode} has to be its operand's, {operand.to_text()}",
+                at=case.body.shape_span.start,
             )
     return chain
 

@@ -115,7 +115,11 @@ def _inline(state: State, offset: int) -> Program:
 def _computations(state: State, attribute: AttributeText) -> list[Program]:
     """The members of `{name, %name, { ... }}`."""
     base = attribute.value_span.start
-    text = mask(attribute.value_text, state.source, base) if "{" in attribute.value_text[1:] or "/" in attribute.value_text else attribute.value_text
+    text = (
+        mask(attribute.value_text, state.source, base)
+        if "{" in attribute.value_text[1:] or "/" in attribute.value_text
+        else attribute.value_text
+    )
     programs: list[Program] = []
     if re.fullmatch(r"\{[ \t\r\n]*\}", text):
         return programs

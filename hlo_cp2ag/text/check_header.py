@@ -23,7 +23,7 @@ _NEXT = re.compile(rf"{_B}([,)])")
 _ARROW = re.compile(rf"{_B}->{_B}")
 
 
-# ---- the module --------------------------------------------------------------------------------------------------------
+# ---- the module ------------------------------------------------------------------------------------------------------
 
 
 def check_module_start(state: State) -> None:
@@ -34,8 +34,6 @@ def check_module_start(state: State) -> None:
         _check_module_name(state, module.header_span)
         for attribute in module.header_attributes:
             _check_module_attribute(state, attribute)
-    elif module.computations and not module.computations[0].span == module.computations[0].body_span:
-        _check_headless(state)
     first = next((c for c in module.computations if not c.is_inline), None)
     if first is not None and first.span != first.body_span:
         start = module.header_span.end if module.header_span is not None else 0
@@ -51,7 +49,8 @@ def _check_characters(state: State) -> None:
     bad = _NOT_HLO.search(masked)
     if bad is not None:
         raise state.error(
-            bad.start(), f"the character {text[bad.start()]!r} (U+{ord(text[bad.start()]):04X}) cannot stand here",
+            bad.start(),
+            f"the character {text[bad.start()]!r} (U+{ord(text[bad.start()]):04X}) cannot stand here",
             hint="outside of strings and comments, HLO is written in ASCII",
         )
 
@@ -67,20 +66,12 @@ def _check_module_name(state: State, header: Span) -> None:
         raise state.error(where, f"{match.group(2)!r} is a reserved word, not a name", hint=f"write %{match.group(2)}")
 
 
-def _check_headless(state: State) -> None:
-    """XLA takes text without a header for a module if it begins with ENTRY, or with one word and a brace."""
-    first = next((c for c in state.module.computations if not c.is_inline), None)
-    if first is not None and not first.is_entry_marked and first.parameters_span is not None:
-        raise state.error(
-            first.span.start, "text without a HloModule header begins with ENTRY, or with a name and {",
-            hint="add a header: HloModule name",
-        )
-
-
 def _check_module_attribute(state: State, attribute: AttributeText) -> None:
     name = attribute.name
     if name not in opcodes.MODULE_ATTRIBUTES:
-        hint = closest(name, opcodes.MODULE_ATTRIBUTES) or f"a module takes {', '.join(sorted(opcodes.MODULE_ATTRIBUTES))}"
+        hint = (
+            closest(name, opcodes.MODULE_ATTRIBUTES) or f"a module takes {', '.join(sorted(opcodes.MODULE_ATTRIBUTES))}"
+        )
         raise state.error(attribute.span.start, f"unknown module attribute {name!r}", hint=hint)
     value = read_value(state.source, attribute)
     if name == "origin_recovery_table" and isinstance(value, tuple):
@@ -96,7 +87,9 @@ def _check_recovery_module(state: State, attribute: AttributeText, text: str) ->
         parse(text).check()
     except HloSyntaxError as error:
         raise state.error(
-            attribute.span.start, f"the module in its string is none: {error.message}", hint=f"line {error.line} of the string"
+            attribute.span.start,
+            f"the module in its string is none: {error.message}",
+            hint=f"line {error.line} of the string",
         ) from None
 
 
@@ -123,11 +116,12 @@ def _check_aliases(state: State, attribute: AttributeText) -> None:
         if shape is None:
             index = ",".join(map(str, alias.output_index))
             raise state.error(
-                attribute.value_span.start, f"input_output_alias names the output {{{index}}}, the result is {result.to_text(False)}"
+                attribute.value_span.start,
+                f"input_output_alias names the output {{{index}}}, the result is {result.to_text(False)}",
             )
 
 
-# ---- tables ------------------------------------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------------------------------
 
 _CANONICAL = re.compile(
     r"\s*FileNames\n(?:\d{1,9} \"[^\"\\\n]*\"\n)*\nFunctionNames\n(?:\d{1,9} \"[^\"\\\n]*\"\n)*\nFileLocations\n"
@@ -135,7 +129,9 @@ _CANONICAL = re.compile(
     r"\nStackFrames\n(?:\d{1,9} \{file_location_id=\d{1,9}(?: parent_frame_id=\d{1,9})\}\n)*\s*"
 )
 _TABLE = re.compile(rf"{_B}(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-=:])")
-_ROW = re.compile(rf"{_B}(-?\d+)(?:{_B}(\"[^\"\\]*(?:\\[\s\S][^\"\\]*)*\"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'|\{{[^{{}}]*\}}))?")
+_ROW = re.compile(
+    rf"{_B}(-?\d+)(?:{_B}(\"[^\"\\]*(?:\\[\s\S][^\"\\]*)*\"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'|\{{[^{{}}]*\}}))?"
+)
 _FIELD = re.compile(rf"{_B}(?:,{_B})?([A-Za-z_]\w*)={_B}(-?\d+)")
 
 
@@ -155,7 +151,9 @@ def check_tables(state: State, span: Span) -> None:
             value = row.group(2) or ""
             where = span.start + (row.start(2) if value else row.end())
             if table.group(1) not in ("FileNames", "FunctionNames"):
-                fields = opcodes.FILE_LOCATION_FIELDS if table.group(1) == "FileLocations" else opcodes.STACK_FRAME_FIELDS
+                fields = (
+                    opcodes.FILE_LOCATION_FIELDS if table.group(1) == "FileLocations" else opcodes.STACK_FRAME_FIELDS
+                )
                 _check_fields(state, where, value, fields)
             elif value:  # XLA does not miss a string that is not there
                 _check_string(state, where, value)
@@ -178,7 +176,9 @@ def _check_fields(state: State, where: int, text: str, fields: dict[str, str]) -
     while (found := _FIELD.match(text, position)) is not None:
         name, value = found.groups()
         if name not in fields:
-            raise state.error(where + found.start(1), f"unknown field {name!r}", hint=f"it is one of {', '.join(fields)}")
+            raise state.error(
+                where + found.start(1), f"unknown field {name!r}", hint=f"it is one of {', '.join(fields)}"
+            )
         if name in seen:
             raise state.error(where + found.start(1), f"the field {name} is given twice")
         if len(value.lstrip("-0")) > 10 or not -(1 << 31) <= int(value) < 1 << 31:
@@ -192,7 +192,7 @@ def _check_fields(state: State, where: int, text: str, fields: dict[str, str]) -
             raise state.error(where, f"needs the field {name}")
 
 
-# ---- computations ------------------------------------------------------------------------------------------------------
+# ---- computations ----------------------------------------------------------------------------------------------------
 
 
 def _masked(state: State, start: int, end: int) -> str:
@@ -207,7 +207,9 @@ def check_computation_header(state: State, computation: Computation) -> None:
     if text[start - 1 : start] == "%" and text[end : end + 1] == ":":
         raise state.error(end, "a colon behind a name with %")
     if computation.name in RESERVED and text[start - 1 : start] != "%" and text[end : end + 1] != ":":
-        raise state.error(start, f"{computation.name!r} is a reserved word, not a name", hint=f"write %{computation.name}")
+        raise state.error(
+            start, f"{computation.name!r} is a reserved word, not a name", hint=f"write %{computation.name}"
+        )
     span = computation.parameters_span
     if span is not None and text[span.start : span.end] not in state.good_headers:
         position = _check_parameters(state, span)
@@ -232,7 +234,9 @@ def _check_parameters(state: State, span: Span) -> int:
             position = _check_shape(state, span.start, masked, name.end())
             after = _NEXT.match(masked, position)
             if after is None:
-                raise state.error(span.start + _skip(masked, position), "expects a comma or ) after a parameter's shape")
+                raise state.error(
+                    span.start + _skip(masked, position), "expects a comma or ) after a parameter's shape"
+                )
             position = after.end()
             if after.group(1) == ")":
                 break
@@ -294,7 +298,9 @@ def _check_computation_attributes(state: State, span: Span) -> None:
         name, value = found.group(1), span.start + found.start(2)
         if name != "execution_thread":
             raise state.error(
-                span.start + found.start(1), f"unknown attribute {name!r} of a computation", hint='it takes execution_thread="..."'
+                span.start + found.start(1),
+                f"unknown attribute {name!r} of a computation",
+                hint='it takes execution_thread="..."',
             )
         if seen:
             raise state.error(span.start + found.start(1), f"the attribute {name} is given twice")

@@ -33,4 +33,6 @@ def check_instruction_name(state: State, instruction: Instruction) -> None:
     if name in PRIMITIVE_TYPES:
         raise state.error(start, f"{name!r} is an element type, not a name", hint=f"XLA would call it {name}_")
     if name.startswith("__") and not name.startswith("__xla_"):
-        raise state.error(start, f"{name!r} is no name: two underscores at the start are XLA's", hint=f"XLA would call it a{name[1:]}")
+        raise state.error(
+            start, f"{name!r} is no name: two underscores at the start are XLA's", hint=f"XLA would call it a{name[1:]}"
+        )

@@ -61,7 +61,7 @@ def plural(count: int, word: str = "operand") -> str:
     return f"{count or 'no'} {word}{'' if count == 1 else 's'}"
 
 
-# ---- lists of dimensions -----------------------------------------------------------------------------------------------
+# ---- lists of dimensions ---------------------------------------------------------------------------------------------
 
 
 def _some_dimension(case: Case) -> None:
@@ -74,14 +74,15 @@ def _one_dimension(case: Case) -> None:
         raise case.error(f"{case.opcode} takes one dimension", at=case.at("dimensions"))
 
 
-# ---- collectives -------------------------------------------------------------------------------------------------------
+# ---- collectives -----------------------------------------------------------------------------------------------------
 
 
 def _reducing_collective(case: Case) -> None:
     values = case.attributes.values
     if values.get("use_global_device_ids") and "channel_id" not in values and "mode" not in values:
         raise case.error(
-            "use_global_device_ids=true needs a channel_id", at=case.at("use_global_device_ids"),
+            "use_global_device_ids=true needs a channel_id",
+            at=case.at("use_global_device_ids"),
             hint="without channel_id the groups name replicas",
         )
     if case.opcode == "reduce-scatter":
@@ -91,12 +92,13 @@ def _reducing_collective(case: Case) -> None:
 def _permute(case: Case) -> None:
     if "slice_sizes" in case.attributes.values and len(case.operands) != 4:
         raise case.error(
-            f"slice_sizes goes with 4 operands, {case.opcode} has {len(case.operands)}", at=case.at("slice_sizes"),
+            f"slice_sizes goes with 4 operands, {case.opcode} has {len(case.operands)}",
+            at=case.at("slice_sizes"),
             hint="the permute in place: input, output, input offsets, output offsets",
         )
 
 
-# ---- operand counts that depend on something ---------------------------------------------------------------------------
+# ---- operand counts that depend on something -------------------------------------------------------------------------
 
 
 def _at_least(count: int) -> Callable[[Case], None]:
@@ -163,7 +165,11 @@ def _conditional(case: Case) -> None:
     if not branches:
         raise case.error("conditional needs a branch", at=case.at("branch_computations"))
     if len(case.operands) != 1 + branches:
-        raise case.count_error(f"{plural(1 + branches)} (the index, and one for each of {plural(branches, 'branch')})".replace("branchs", "branches"))
+        raise case.count_error(
+            f"{plural(1 + branches)} (the index, and one for each of {plural(branches, 'branch')})".replace(
+                "branchs", "branches"
+            )
+        )
 
 
 def _scan(case: Case) -> None:
@@ -182,7 +188,7 @@ def _reduce_window(case: Case) -> None:
         raise case.count_error("at least 2 operands")
 
 
-# ---- channels ----------------------------------------------------------------------------------------------------------
+# ---- channels --------------------------------------------------------------------------------------------------------
 
 
 def _recv(case: Case) -> None:
@@ -209,7 +215,7 @@ def _infeed(case: Case) -> None:
         raise case.error("infeed makes a tuple (data, token[])", at=case.body.shape_span.start)
 
 
-# ---- the rest ----------------------------------------------------------------------------------------------------------
+# ---- the rest --------------------------------------------------------------------------------------------------------
 
 
 def _custom_call(case: Case) -> None:
@@ -232,7 +238,9 @@ def _triangular_solve(case: Case) -> None:
     option = case.attributes.values.get("transpose_a")
     if option is not None and option not in TRANSPOSE_OPTIONS:
         raise case.error(
-            f"unknown transpose_a {option}", at=case.at("transpose_a"), hint=f"it is one of {', '.join(sorted(TRANSPOSE_OPTIONS))}"
+            f"unknown transpose_a {option}",
+            at=case.at("transpose_a"),
+            hint=f"it is one of {', '.join(sorted(TRANSPOSE_OPTIONS))}",
         )
 
 
@@ -331,10 +339,13 @@ def check_any(case: Case, opcode: str) -> None:
             raise case.error("parameter_replication belongs to a parameter", at=at)
         count = sum(1 for _ in leaves(case.shape))
         if count != len(replication):
-            raise case.error(f"the parameter has {plural(count, 'array')}, parameter_replication {plural(len(replication), 'value')}", at=at)
+            raise case.error(
+                f"the parameter has {plural(count, 'array')}, parameter_replication {plural(len(replication), 'value')}",
+                at=at,
+            )
 
 
-# ---- shapes that are not the text's ------------------------------------------------------------------------------------
+# ---- shapes that are not the text's ----------------------------------------------------------------------------------
 
 _TOKEN = ArrayShape("token")
 _CONTEXT = ArrayShape("u32")

@@ -134,7 +134,9 @@ def _evaluate(state: State, scope: Scope, instruction: Instruction, name: str) -
     """
     frames = [Frame(instruction.body, instruction, is_nested=False)]
     if not instruction.name and instruction.body.shape is None:
-        raise state.error(instruction.span.start, "a bare instruction begins with its result shape, or with a name and =")
+        raise state.error(
+            instruction.span.start, "a bare instruction begins with its result shape, or with a name and ="
+        )
     _begin(state, frames[0])
     while True:
         frame = frames[-1]
@@ -187,9 +189,12 @@ def _check_constant_layout(state: State, body: InstructionBody, shape: Shape) ->
     """A constant is laid out at once, so its layout has to be one."""
     for leaf in leaves(shape):
         array = leaf.array if isinstance(leaf, BufferShape) else leaf
-        order = array.layout.minor_to_major if array.layout is not None else ()
-        if order and sorted(order) != list(range(array.rank)):
-            raise state.error(body.shape_span.start, f"the layout {array.layout.to_text()} is no order of {plural(array.rank, 'dimension')}")  # type: ignore[union-attr]
+        layout = array.layout
+        if layout is not None and sorted(layout.minor_to_major) != list(range(array.rank)):
+            raise state.error(
+                body.shape_span.start,
+                f"the layout {layout.to_text()} is no order of {plural(array.rank, 'dimension')}",
+            )
 
 
 _INTEGER = re.compile(r"[ \t\r\n]*(-?[0-9]+)[ \t\r\n]*")
@@ -238,7 +243,9 @@ def _complete(state: State, scope: Scope, frame: Frame, name: str) -> str:
     if spec.opcode == "parameter":
         number = _parameter_number(state, body)
         if scope.is_lone and (scope.parameters or frame.is_nested):
-            raise state.error(body.opcode_span.start, "a bare instruction makes its operands parameters: this is one too many")
+            raise state.error(
+                body.opcode_span.start, "a bare instruction makes its operands parameters: this is one too many"
+            )
         if number in scope.parameters:
             raise state.error(body.operands_span.start, f"parameter {number} is there twice")
         scope.parameters[number] = shape
@@ -280,7 +287,9 @@ def _attribute_names(case: Case, spec: OpcodeSpec) -> tuple[frozenset[str], froz
     first = case.operands[0]
     is_array = isinstance(first, ArrayShape) and first.is_data
     own = operand_dependent_attributes(
-        opcode, first.element_type if isinstance(first, ArrayShape) else "", len(first.dimensions) if is_array else None  # type: ignore[union-attr]
+        opcode,
+        first.element_type if isinstance(first, ArrayShape) else "",
+        len(first.dimensions) if is_array else None,  # type: ignore[union-attr]
     )
     if own is None:
         at = case.body.operands[0].span.start if case.body.operands else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hlo_cp2ag.ir.source import HloSyntaxError, SourceText
@@ -9,6 +10,8 @@ from hlo_cp2ag.ir.source import HloSyntaxError, SourceText
 if TYPE_CHECKING:
     from lark.exceptions import UnexpectedInput
 
+_CALL = re.compile(r"([A-Za-z][A-Za-z0-9_.\-]*)[ \t\r\n]*\(")
+_KEY_AND_BLANK = re.compile(r"(?:[A-Za-z_][\w.\-]*[ \t\r\n]+)?=")
 _WORDS = [
     ({"LITERAL"}, "a literal in parentheses"),
     ({"ARRAY_SHAPE", "OPCODE"}, "a shape and an opcode"),
@@ -45,10 +48,16 @@ def syntax_error(source: SourceText, masked: str, base: int, error: UnexpectedIn
     expected = set(
         getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ()
     )
+    call = _CALL.match(masked, at)
+    if call is not None and "OPCODE" in expected:
+        return source.error(base + at, f"unknown opcode {call.group(1)!r}", hint=_opcode_hint(call.group(1)))
     wanted = next((words for terminals, words in _WORDS if terminals <= expected), "")
     found = "the end of the text" if ended and base + len(masked) >= len(source.text) else _found(masked, at)
     message = f"expects {wanted}, but sees {found}" if wanted else f"cannot read this: {found}"
-    return source.error(base + at, message, hint=_hint(masked, at, expected))
+    hint = _hint(masked, at, expected)
+    if not hint and base == 0 and "HloModule" not in masked:
+        hint = "HLO text begins with HloModule, or is one instruction such as f32[2] negate(f32[2])"
+    return source.error(base + at, message, hint=hint)
 
 
 def _found(masked: str, at: int) -> str:
@@ -65,8 +74,17 @@ def _found(masked: str, at: int) -> str:
     return repr(text[:24] + ("..." if len(text) > 24 else ""))
 
 
+def _opcode_hint(word: str) -> str:
+    import difflib
+
+    from hlo_cp2ag.text.opcodes import OPCODES
+
+    close = difflib.get_close_matches(word.lower().replace("_", "-"), OPCODES, 1, 0.75)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
 def _hint(masked: str, at: int, expected: set[str]) -> str:
-    if masked.startswith("=", at) and "ASSIGNED_NAME" not in expected and "UNKNOWN_KEY" in expected:
+    if "UNKNOWN_KEY" in expected and _KEY_AND_BLANK.match(masked, at):
         return "XLA allows no blank before an attribute's ="
     if "COMMA" in expected and masked[at : at + 1].isalpha() and "OPCODE" not in expected:
         return "is a comma missing before it?"

@@ -179,7 +179,7 @@ def _groups(masked: str) -> list[tuple[int, int]]:
         if depth == 0 and line and not line.isspace():
             if _ONLY_HEAD.match(line):
                 starts.append(pending_root if pending_root >= 0 else position)
-            elif not starts:
+            elif not starts and line.strip(" \t\r") != "ROOT":
                 starts.append(position)
             root = _TRAILING_ROOT.search(line)
             pending_root = position + root.start() if root else -1

@@ -26,6 +26,7 @@ _NAME_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 _RAW_CONFIG = re.compile(
     r"backend_config=\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}[^{}\n]*)*\}[^{}\n]*)*\}"
 )
+_FLAT_CONFIG = re.compile(r"backend_config=\{[^{}\"\n]*\}")
 _STRUCTURE = b"{}()[]%=,\"'/*\r\t\n"
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
 _MOST_PASSES = 64
@@ -42,10 +43,12 @@ _TABLE_NAME = re.compile(rf"{BLANK}*(FileNames|FunctionNames|FileLocations|Stack
 _TABLE_ROW = re.compile(rf"{BLANK}*-?\d+(?:{BLANK}*(?:\"_*\"|'_*'|\{{[^{{}}]*\}}))?")
 _COMPUTATION_START = re.compile(rf"{BLANK}*(?:(ENTRY)(?![\w.\-=:]){BLANK}*)?(%?)({NAME}):?{BLANK}*(?=[({{])")
 _INLINE = re.compile(rf"\{{(?={BLANK}*(?:ROOT{BLANK}+)?(?:%{NAME}{BLANK}*|{NAME}:{BLANK}*|{NAME}{BLANK}+)=)")
+_BRACES = re.compile(r"[{}]")
 _ARROW = re.compile(rf"{BLANK}*->{BLANK}*")
 _RESULT = re.compile(
     rf"[a-z][a-z0-9]*{BLANK}*\[[^\[\]{{}}()]*\](?:{BLANK}*\{{{BLANK}*[\d:][^{{}}]*\}})?{BLANK}*(?=\{{)"
 )
+_BRACKET = re.compile(r"[()\[\]{}]")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _HEADER_LINES = re.compile(r"\n(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
 _THREAD_LINES = re.compile(r'\n\}, execution_thread="[^"\\\n]*"\n\n')
@@ -132,7 +135,7 @@ def prove_lines(text: str, data: bytes, start: int = 0) -> LineProof | None:
     names = _LINE_HEADS.findall(text, start)
     if "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS):
         return None
-    if text.count(" =", start) != len(names) and _assignments(text[start:]) != len(names):
+    if not _only_heads_assign(text, start, len(names)):
         return None
     percent = found.count(b"%=")
     if percent != found.count(b"\n%="):
@@ -166,11 +169,16 @@ def _without_strings(structure: bytes) -> bytes | None:
     return structure
 
 
-def _assignments(text: str) -> int:
-    """How many `=` with a blank before them stand outside of strings and raw dictionaries."""
-    if "\\" in text:
-        text = text.replace("\\\\", "").replace('\\"', "")
-    return _RAW_CONFIG.sub("", '""'.join(text.split('"')[::2])).count(" =")
+def _only_heads_assign(text: str, start: int, heads: int) -> bool:
+    """Whether no `=` with a blank before it stands anywhere but in heads, strings and raw dictionaries."""
+    count = text.count(" =", start)
+    if count == heads:
+        return True
+    count -= sum(raw.count(" =") for raw in _FLAT_CONFIG.findall(text, start))
+    if count == heads:
+        return True
+    text = text[start:].replace("\\\\", "").replace('\\"', "")
+    return _RAW_CONFIG.sub("", '""'.join(text.split('"')[::2])).count(" =") == heads
 
 
 def lines_are_certain(masked_body: str) -> bool:
@@ -188,11 +196,19 @@ def lines_are_certain(masked_body: str) -> bool:
 
 def _reduce(brackets: bytes) -> bytes:
     """What is left of a run of brackets when matching neighbours cancel; a newline between them keeps them apart."""
-    length = -1
-    while length != len(brackets):
+    for _ in range(_MOST_PASSES):
         length = len(brackets)
         brackets = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
-    return brackets
+        if length == len(brackets):
+            return brackets
+    # Nested so deep that passes over the whole would take too long.
+    left = bytearray()
+    for bracket in brackets:
+        if left and _CLOSED_BY.get(left[-1]) == bracket:
+            left.pop()
+        else:
+            left.append(bracket)
+    return bytes(left)
 
 
 def bracket_balance_by_line(masked: str) -> list[int]:
@@ -204,7 +220,7 @@ def bracket_balance_by_line(masked: str) -> list[int]:
 def _certain_outline(source: SourceText) -> ModuleOutline | None:
     text = source.text
     header_end = text.find("\n")
-    if not text.startswith("HloModule ") or header_end < 0:
+    if not text.startswith("HloModule ") or header_end < 0 or "\0" in text:
         return None
     found = ModuleOutline()
     try:
@@ -388,6 +404,8 @@ def _scanned_outline(source: SourceText) -> ModuleOutline:
         )
     masked = mask(text, source)
     found = ModuleOutline(masked=masked)
+    computations: list[ComputationOutline] = []
+    found.computations = computations
     if not masked.strip(" \t\r\n"):
         raise source.error(0, "no HLO here: the text is empty", hint="an HLO module has at least one computation")
     position = 0
@@ -395,14 +413,15 @@ def _scanned_outline(source: SourceText) -> ModuleOutline:
     if has_header:
         position = _read_header(source, masked, found)
     elif not _starts_like_a_module(masked):
+        _refuse_headless(source, masked)
         found.is_lone_instruction = True
         found.computations = _inline_computations(masked, Span(0, len(masked)))
         return found
     position = _tables(source, masked, position, found)
     while (token := _NOT_BLANK.search(masked, position)) is not None:
         computation = _scan_computation(source, masked, token.start())
-        found.computations.extend(_inline_computations(masked, computation.body_span))
-        found.computations.append(computation)
+        computations.extend(_inline_computations(masked, computation.body_span))
+        computations.append(computation)
         position = (computation.attributes_span or computation.span).end
     if not found.computations:
         raise source.error(len(text), "no computation here", hint="the file may be cut off after its header")
@@ -413,6 +432,18 @@ def _starts_like_a_module(masked: str) -> bool:
     """XLA's rule for text without a header: ENTRY, or a name and a brace; all else is one bare instruction."""
     start = _COMPUTATION_START.match(masked)
     return start is not None and (start.group(1) is not None or masked.startswith("{", start.end()))
+
+
+def _refuse_headless(source: SourceText, masked: str) -> None:
+    """A computation with a parameter list is no beginning: XLA would read it as an instruction."""
+    start = _COMPUTATION_START.match(masked)
+    end = bracket_end(masked, start.end()) if start is not None and masked.startswith("(", start.end()) else -1
+    if start is not None and end > 0 and _ARROW.match(masked, end):
+        raise source.error(
+            start.start(3),
+            "text without a HloModule header begins with ENTRY, or with a name and {",
+            hint="add a header: HloModule name",
+        )
 
 
 def _tables(source: SourceText, masked: str, position: int, found: ModuleOutline) -> int:
@@ -499,11 +530,10 @@ def _scan_computation(source: SourceText, masked: str, position: int) -> Computa
         brace = opening.end()
     close = _body_end(masked, brace)
     if close < 0:
-        raise source.error(
-            begin,
-            f"computation {name!r} is not closed by a }}",
-            hint="a bracket in it does not match, or the file is cut off",
-        )
+        bracket = _unclosed(masked, brace)
+        if bracket > brace:
+            raise source.error(bracket, f"this {masked[bracket]} is not closed", hint=f"in computation {name!r}")
+        raise source.error(begin, f"computation {name!r} is not closed by a }}", hint="the file may be cut off")
     attributes_end = close
     while (key := _ATTRIBUTE_KEY.match(masked, attributes_end)) is not None:
         value = _WORD_VALUE.match(masked, key.end())
@@ -527,16 +557,17 @@ def _scan_computation(source: SourceText, masked: str, position: int) -> Computa
 
 def _inline_computations(masked: str, body: Span) -> list[ComputationOutline]:
     """Computations that are written out in an attribute, `to_apply={ x = ... }`, inner ones first."""
+    opened = {match.start() for match in _INLINE.finditer(masked, body.start, body.end)}
     inline: list[ComputationOutline] = []
-    for match in _INLINE.finditer(masked, body.start, body.end):
-        end = bracket_end(masked, match.start(), body.end)
-        if end > 0:
-            span = Span(match.start(), end)
-            inner = Span(match.start() + 1, end - 1)
-            inline.append(
-                ComputationOutline("", Span(span.start, span.start), False, span, inner, None, is_inline=True)
-            )
-    return inline[::-1]
+    pending: list[int] = []
+    for brace in _BRACES.finditer(masked, body.start, body.end) if opened else ():
+        if brace.group() == "{":
+            pending.append(brace.start())
+        elif pending and (start := pending.pop()) in opened:
+            span = Span(start, brace.end())
+            inner = Span(start + 1, brace.start())
+            inline.append(ComputationOutline("", Span(start, start), False, span, inner, None, is_inline=True))
+    return inline
 
 
 def _body_end(masked: str, brace: int) -> int:
@@ -547,6 +578,19 @@ def _body_end(masked: str, brace: int) -> int:
         if not _reduce(inner):
             return guess + 2
     return bracket_end(masked, brace)
+
+
+def _unclosed(masked: str, start: int) -> int:
+    """The innermost bracket from `start` on that another kind closes, or that nothing closes; -1 if there is none."""
+    stack: list[int] = []
+    for match in _BRACKET.finditer(masked, start):
+        if match.group() in "([{":
+            stack.append(match.start())
+        elif not stack or masked[stack[-1]] + match.group() not in ("()", "[]", "{}"):
+            break
+        else:
+            stack.pop()
+    return stack[-1] if stack else -1
 
 
 def _hint(masked: str, position: int) -> str:

@@ -17,9 +17,9 @@ from hlo_cp2ag.ir.module import (
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
 from hlo_cp2ag.text.body import body_of_tree, cut_body, parse_rule
+from hlo_cp2ag.text.computations import LazyComputations, LazyIndex, ListIndex, computation_of
 from hlo_cp2ag.text.instruction_table import InstructionTable
 from hlo_cp2ag.text.lexical import mask, needs_mask
-from hlo_cp2ag.text.computations import LazyComputations, LazyIndex, ListIndex, computation_of
 from hlo_cp2ag.text.outline import CertainComputations, outline
 
 

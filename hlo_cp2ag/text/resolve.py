@@ -85,7 +85,7 @@ def _is_dropped(instruction: Instruction, name: str) -> bool:
 
 
 def _parameters(computation: Computation) -> list[Instruction]:
-    numbered = {}
+    numbered: dict[int, Instruction] = {}
     for instruction in computation:
         if instruction.opcode == "parameter":
             start, end = instruction.body.operands_span
@@ -105,7 +105,8 @@ def _called(task: _Task) -> dict[str, Computation]:
         if "{" in attribute.value_text[kind == "computation_list" :]:
             inline = [c for c in module.computations if c.is_inline and _within(c, attribute.value_span)]
             outermost = [c for c in inline if not any(c is not o and _within(c, o.span) for o in inline)]
-            members: list[Computation | None] = sorted(outermost, key=lambda c: c.span.start)  # type: ignore[arg-type]
+            outermost.sort(key=lambda c: c.span.start)
+            members: list[Computation | None] = [*outermost]
         else:
             value = task.instruction.module.reader.read_value(task.instruction, attribute)
             names = value if isinstance(value, tuple) else (value,)

@@ -313,3 +313,28 @@ def test_grids_of_all_forms() -> None:
             run_one(text, np.arange(count, dtype=np.float32), replicas, partitions).tolist()
             == [sum(range(count))] * count
         )
+
+
+def test_all_to_all_refuses_other_counts() -> None:
+    text = """HloModule m
+ENTRY e {
+  p = f32[2] parameter(0)
+  ROOT r = (f32[2], f32[2]) all-to-all(p, p), replica_groups={}
+}
+"""
+    with pytest.raises(HloSyntaxError, match="2 operands for a group of 3"):
+        run_text(text, np.ones(2, np.float32), replicas=3)
+
+
+def test_a_done_of_another_shape_is_refused() -> None:
+    text = """HloModule m
+ENTRY e {
+  p = f32[4] parameter(0)
+  s = ((f32[4]), f32[4]) all-to-all-start(p), replica_groups={{0,1}}, dimensions={0}
+  ROOT r = f32[5] all-to-all-done(s)
+}
+"""
+    with pytest.raises(HloSyntaxError):
+        run_text(text, np.ones(4, np.float32), replicas=2)
+    ordered = run_text(text.replace("f32[5]", "f32[4]"), np.arange(8, dtype=np.float32).reshape(2, 4), replicas=2)
+    assert ordered[0].tolist() == [[0, 1, 4, 5], [2, 3, 6, 7]]

@@ -185,6 +185,15 @@ def test_memory_is_estimated_before_it_is_taken() -> None:
         )
 
 
+def test_the_estimate_does_not_grow_with_the_length_of_a_chain() -> None:
+    lines = ["  x0 = f32[1000] parameter(0)"]
+    for i in range(1, 600):
+        op = ("negate(x{})", "reverse(x{}), dimensions={{0}}", "add(x{0}, x{0})")[i % 3].format(i - 1)
+        lines.append(f"  x{i} = f32[1000] {op}")
+    text = "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n"
+    run_text(text, np.zeros(1000, np.float32), max_memory=40_000)
+
+
 def test_steps_are_bounded() -> None:
     run_text(COUNTDOWN, np.int32(100), max_steps=2000)
     with pytest.raises(ExecutionError, match="more than 2000 instructions"):

@@ -132,7 +132,28 @@ def test_probes_are_what_xla_says() -> None:
 
 _TOKENS = re.compile(r'"[^"\n]*"|%?[A-Za-z_][\w.\-]*[=:]?|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|<=|->|\s+|.', re.DOTALL)
 _COMMON = (
-    *("(", ")", "{", "}", "[", "]", ",", "=", " ", "%", "0", "1", "-1", "true", "ROOT ", "f32[] ", "f32[2]", "add(", '"x"', ":"),
+    *(
+        "(",
+        ")",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "=",
+        " ",
+        "%",
+        "0",
+        "1",
+        "-1",
+        "true",
+        "ROOT ",
+        "f32[] ",
+        "f32[2]",
+        "add(",
+        '"x"',
+        ":",
+    ),
     *("x", "metadata={}", ', metadata={op_name="a"}', "tuple", "\n"),
 )
 _GLUED = re.compile(r"[)}\d](?:ROOT|ENTRY|FileNames|[a-z%][\w.\-]* ?=|-\d)|\{-\d|\(, |origin=")

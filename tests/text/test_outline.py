@@ -34,7 +34,9 @@ def names_by_grammar(text: str) -> list[tuple[str, bool, list[tuple[str, bool]]]
             elif getattr(child, "data", None) == "instruction_list":
                 for instruction in child.children:
                     kinds = [getattr(part, "type", "") for part in instruction.children]
-                    assigned = next(str(part) for part in instruction.children if getattr(part, "type", "") == "ASSIGNED_NAME")
+                    assigned = next(
+                        str(part) for part in instruction.children if getattr(part, "type", "") == "ASSIGNED_NAME"
+                    )
                     instructions.append((assigned.strip("%:"), "ROOT" in kinds))
         found.append((name, marked, instructions))
     return found
@@ -88,7 +90,9 @@ def test_the_certain_way_and_the_scanned_way_agree(path: Path) -> None:
 @needs_corpus
 def test_what_xla_prints_is_certain() -> None:
     """The fast way must carry the files that it was built for, or nobody would notice that it is never taken."""
-    printed = [p for p in corpus_modules(small_only=False) if p.name in ("final.hlo", "after_spmd.hlo") or "models" in p.parts]
+    printed = [
+        p for p in corpus_modules(small_only=False) if p.name in ("final.hlo", "after_spmd.hlo") or "models" in p.parts
+    ]
     assert len(printed) > 80
     for path in printed:
         assert isinstance(parse(read(path)).computations, LazyComputations), path
@@ -101,10 +105,13 @@ BODY = "ENTRY %main (p: f32[2]) -> f32[2] {\n  %p = f32[2]{0} parameter(0)\n"
 DISGUISES = {
     "an instruction in a string over two lines": BODY
     + '  ROOT %n = f32[2]{0} negate(%p), metadata={op_name="\n  %x = f32[2]{0} negate(%p)"}\n}\n',
-    "an instruction in a block comment": BODY + "  /*\n  %x = f32[2]{0} negate(%p)\n  */\n  ROOT %n = f32[2]{0} negate(%p)\n}\n",
+    "an instruction in a block comment": BODY
+    + "  /*\n  %x = f32[2]{0} negate(%p)\n  */\n  ROOT %n = f32[2]{0} negate(%p)\n}\n",
     "a brace in a line comment": BODY + "  // }\n  ROOT %n = f32[2]{0} negate(%p) // {\n}\n",
-    "two instructions on a line": BODY + "  %a = f32[2]{0} negate(%p) %b = f32[2]{0} negate(%a)\n  ROOT %n = f32[2]{0} negate(%b)\n}\n",
-    "two on a line, no blank before =": BODY + "  %a = f32[2]{0} negate(%p) %b=f32[2]{0} negate(%a)\n  ROOT %n = f32[2]{0} negate(%b)\n}\n",
+    "two instructions on a line": BODY
+    + "  %a = f32[2]{0} negate(%p) %b = f32[2]{0} negate(%a)\n  ROOT %n = f32[2]{0} negate(%b)\n}\n",
+    "two on a line, no blank before =": BODY
+    + "  %a = f32[2]{0} negate(%p) %b=f32[2]{0} negate(%a)\n  ROOT %n = f32[2]{0} negate(%b)\n}\n",
     "an inline computation": BODY
     + "  ROOT %c = f32[2]{0} call(%p), to_apply={\n  %x = f32[2]{0} parameter(0)\n  ROOT %y = f32[2]{0} negate(%x)\n}\n}\n",
     "an inline computation that closes on an instruction's line": BODY
@@ -114,11 +121,14 @@ DISGUISES = {
     "ROOT on a line of its own": BODY + "  %a = f32[2]{0} negate(%p)\n  ROOT\n  %n = f32[2]{0} negate(%a)\n}\n",
     "a quote in a single-quoted string": BODY + "  ROOT %n = f32[2]{0} negate(%p), metadata={op_name='a\"b'}\n}\n",
     "an assignment in a raw dictionary": BODY + "  ROOT %n = f32[2]{0} negate(%p), backend_config={a = {b = 1}}\n}\n",
-    "an instruction in a raw dictionary": BODY + "  ROOT %n = f32[2]{0} negate(%p), backend_config={\n  %x = f32[2]{0} negate(%p)\n}\n}\n",
+    "an instruction in a raw dictionary": BODY
+    + "  ROOT %n = f32[2]{0} negate(%p), backend_config={\n  %x = f32[2]{0} negate(%p)\n}\n}\n",
     "a comment opener in a raw dictionary": BODY + "  ROOT %n = f32[2]{0} negate(%p), backend_config={a: /* }\n}\n",
-    "a quote escaped at a string's end": BODY + '  ROOT %n = f32[2]{0} negate(%p), metadata={op_name="a\\\\" op_type="\\""}\n}\n',
+    "a quote escaped at a string's end": BODY
+    + '  ROOT %n = f32[2]{0} negate(%p), metadata={op_name="a\\\\" op_type="\\""}\n}\n',
     "a one-line computation": "%f { %x = f32[2]{0} parameter(0) ROOT %y = f32[2]{0} negate(%x) }\n"
-    + BODY + "  ROOT %n = f32[2]{0} call(%p), to_apply=%f\n}\n",
+    + BODY
+    + "  ROOT %n = f32[2]{0} call(%p), to_apply=%f\n}\n",
     "a comment behind a closing brace": BODY + "  ROOT %n = f32[2]{0} negate(%p)\n} // main\n",
     "carriage returns": (BODY + "  ROOT %n = f32[2]{0} negate(%p)\n}\n").replace("\n", "\r\n"),
     "old Mac line ends": (BODY + "  ROOT %n = f32[2]{0} negate(%p)\n}\n").replace("\n", "\r"),
@@ -139,8 +149,14 @@ def test_disguises_are_seen_through(text: str) -> None:
 
 
 JUNK = {
-    "a word between computations": HEADER + "%f (x: f32[]) -> f32[] {\n  ROOT %x = f32[] parameter(0)\n}\njunk\n" + BODY + "}\n",
-    "an instruction between computations": HEADER + "%f (x: f32[]) -> f32[] {\n  ROOT %x = f32[] parameter(0)\n}\n  %y = f32[] parameter(0)\n" + BODY + "}\n",
+    "a word between computations": HEADER
+    + "%f (x: f32[]) -> f32[] {\n  ROOT %x = f32[] parameter(0)\n}\njunk\n"
+    + BODY
+    + "}\n",
+    "an instruction between computations": HEADER
+    + "%f (x: f32[]) -> f32[] {\n  ROOT %x = f32[] parameter(0)\n}\n  %y = f32[] parameter(0)\n"
+    + BODY
+    + "}\n",
     "a word before the first computation": HEADER + "junk\n" + BODY + "}\n",
     "a word behind the last computation": HEADER + BODY + "}\njunk\n",
     "a brace too many": HEADER + BODY + "}\n}\n",
@@ -158,7 +174,12 @@ def test_junk_is_refused(text: str) -> None:
 
 
 def test_a_name_twice_in_a_computation_is_refused_and_twice_in_a_module_is_not() -> None:
-    two = HEADER + "%f (x: f32[2]) -> f32[2] {\n  ROOT %p = f32[2]{0} parameter(0)\n}\n\n" + BODY + "  ROOT %n = f32[2]{0} negate(%p)\n}\n"
+    two = (
+        HEADER
+        + "%f (x: f32[2]) -> f32[2] {\n  ROOT %p = f32[2]{0} parameter(0)\n}\n\n"
+        + BODY
+        + "  ROOT %n = f32[2]{0} negate(%p)\n}\n"
+    )
     assert isinstance(parse(two).computations, LazyComputations)
     with pytest.raises(HloSyntaxError) as caught:
         parse(HEADER + BODY + "  ROOT %p = f32[2]{0} negate(%p)\n}\n", "m.hlo")

@@ -40,12 +40,14 @@ class XlaParser:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
-        self._errors: IO[str] = tempfile.TemporaryFile("w+")
+        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
 
     def __enter__(self) -> XlaParser:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -59,7 +61,11 @@ class XlaParser:
         """The verdict and the parser's message."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+                [sys.executable, "-c", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
             )
         assert self._process.stdin is not None and self._process.stdout is not None
         try:

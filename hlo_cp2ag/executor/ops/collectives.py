@@ -13,7 +13,7 @@ from hlo_cp2ag.executor.groups import GroupTable, axis_groups, group_mode, group
 from hlo_cp2ag.executor.ops.conversion import convert_array
 from hlo_cp2ag.executor.ops.elementwise import BINARY
 from hlo_cp2ag.executor.registry import Context, execution_error, integers, op, precheck
-from hlo_cp2ag.executor.values import Array, Value, array_shape_of, expand
+from hlo_cp2ag.executor.values import Array, Value, align, array_shape_of, expand
 from hlo_cp2ag.ir.attributes import SourceTargetPairs
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import TupleShape, is_floating, is_integer
@@ -185,8 +185,9 @@ def all_to_all(context: Context, instruction: Instruction, *operands: Array) -> 
     With `dimensions` the pieces are parts of the one operand along it, else they are the operands.
     """
     table, members = same_groups(context, instruction)
-    lanes, size = context.grid.device_count, members.shape[1]
-    sources = members[table.group_of]  # [devices, members]
+    size = members.shape[1]
+    agree = all(x.shape[0] == 1 for x in operands)
+    sources = np.zeros_like(members[table.group_of]) if agree else members[table.group_of]  # [devices, members]
     if instruction.attribute_text("dimensions") is not None and len(operands) == 1:
         (along,) = integers(instruction, "dimensions")
         (x,) = operands
@@ -195,17 +196,13 @@ def all_to_all(context: Context, instruction: Instruction, *operands: Array) -> 
         shape = list(x.shape)
         shape[along + 1 : along + 2] = [size, shape[along + 1] // size]
         # [devices, pieces, *dimensions], and then [devices, members, *dimensions]
-        pieces = np.moveaxis(expand(x, lanes).reshape(lanes, *shape[1:]), along + 1, 1)
+        pieces = np.moveaxis(x.reshape(shape), along + 1, 1)
         taken = pieces[sources, table.place_of[:, np.newaxis]]
-        result = np.moveaxis(taken, 1, along + 1).reshape(lanes, *x.shape[1:])
+        result = np.moveaxis(taken, 1, along + 1).reshape(-1, *x.shape[1:])
         return (result,) if isinstance(instruction.shape, TupleShape) else result
-    if len(operands) != size:
-        raise execution_error(instruction, f"{len(operands)} operands for groups of {size}")
-    if size == 1:
+    if size == 1 or (agree and len({id(x) for x in operands}) == 1):
         return operands
-    if all(x.shape[0] == 1 for x in operands) and len({id(x) for x in operands}) == 1:
-        return operands
-    stacked = np.stack([expand(x, lanes) for x in operands], axis=1)  # [devices, pieces, *dimensions]
+    stacked = np.stack(align(*operands), axis=1)  # [devices, pieces, *dimensions]
     taken = stacked[sources, table.place_of[:, np.newaxis]]
     return tuple(taken[:, place] for place in range(size))
 
