@@ -23,10 +23,12 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m compileall -q hlo_cp2ag
 	@touch $@
 
 $(STAMP_DEV): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,xla]'
+	@$(BIN)/python -m compileall -q hlo_cp2ag
 	@touch $@ $(STAMP)
 
 demo: $(STAMP)
@@ -48,6 +50,7 @@ format: $(STAMP_DEV)
 	$(BIN)/ruff format .
 
 bench: $(STAMP_DEV)
+	@$(BIN)/python -m compileall -q hlo_cp2ag
 	$(BIN)/python bench/bench.py
 
 tables: $(STAMP)

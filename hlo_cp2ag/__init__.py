@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from hlo_cp2ag.executor.run import run
     from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
     from hlo_cp2ag.ir.source import Diagnostic, HloError, HloSyntaxError
     from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, Site, rewrite
@@ -31,6 +32,7 @@ _HOMES = {
     "RewriteResult": "lowering.collective_permute_to_all_gather",
     "Site": "lowering.collective_permute_to_all_gather",
     "rewrite": "lowering.collective_permute_to_all_gather",
+    "run": "executor.run",
     "parse": "text.parser",
     "to_text": "text.printer",
 }
@@ -46,6 +48,7 @@ __all__ = [
     "Site",
     "parse",
     "rewrite",
+    "run",
     "to_text",
 ]
 

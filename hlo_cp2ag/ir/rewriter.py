@@ -17,7 +17,6 @@ from hlo_cp2ag.ir.source import Span
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d{1,19})(?!\d)")
-_ZEROS = re.compile(r"\.0+([1-9]\d*)?(?=\n|$)")
 _STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
@@ -79,7 +78,7 @@ class Rewriter:
         self._renamed: dict[int, dict[str, str]] = {}
         self._erased: dict[Instruction, None] = {}
         self._plain: list[Edit] = []
-        self._also_taken: set[str] | None = None
+        self._in_headers: set[str] = set()
         self._next_number: dict[str, int] = {}
         self._next_channel: int | None = None
 
@@ -87,12 +86,13 @@ class Rewriter:
 
     def fresh_name(self, opcode: str) -> str:
         """A name as XLA's uniquer gives it: `opcode`, else `opcode.N` with the smallest free N >= 1."""
-        if self._also_taken is None:
-            self._also_taken = _header_names(self.module) | _names_with_zeros(self.module.instruction_names)
-        taken, also_taken = self.module.instruction_names, self._also_taken
-        number = self._next_number.get(opcode, 0)
+        taken = self.module.instruction_names
+        number = self._next_number.get(opcode)
+        if number is None:
+            number = 0
+            self._in_headers |= _header_names(self.module, opcode)
         name = f"{opcode}.{number}" if number else opcode
-        while name in taken or name in also_taken:
+        while name in taken or name in self._in_headers or not taken.isdisjoint(_same_to_xla(opcode, number)):
             number += 1
             name = f"{opcode}.{number}"
         self._next_number[opcode] = number + 1
@@ -240,19 +240,18 @@ def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:
     return [(Span(offset + m.start(), offset + m.end()), m.group()) for m in _HEADER_NAME.finditer(text)]
 
 
-def _header_names(module: HloModule) -> set[str]:
-    """Names that stand in computations' headers; XLA's uniquer counts them too."""
-    return set(_HEADER_NAME.findall(" ".join(module.header_parameter_texts())))
-
-
-def _names_with_zeros(names: Collection[str]) -> set[str]:
-    """What XLA's uniquer takes names like `add.0` and `add.01` for: `add` and `add.1`."""
-    text = "\n".join(names)
+def _header_names(module: HloModule, opcode: str) -> set[str]:
+    """Names that begin with an opcode and stand in computations' headers; XLA's uniquer counts them too."""
     found: set[str] = set()
-    for match in _ZEROS.finditer(text):
-        stem = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-        found.add(f"{stem}.{match.group(1)}" if match.group(1) else stem)
+    for text in module.header_parameter_texts():
+        if opcode in text:
+            found.update(name for name in _HEADER_NAME.findall(text) if name.startswith(opcode))
     return found
+
+
+def _same_to_xla(opcode: str, number: int) -> tuple[str, ...]:
+    """Names that XLA's uniquer takes for the same: `add.0` for `add`, `add.01` for `add.1`."""
+    return (f"{opcode}.0{number or ''}", f"{opcode}.00{number or ''}")
 
 
 def largest_channel_id(module: HloModule) -> int:

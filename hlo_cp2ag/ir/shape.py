@@ -236,11 +236,12 @@ class ShapeTextError(ValueError):
 
 _TOKEN = re.compile(
     r"[ \t\r\n]*(?:(?P<comment>/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)"
-    r"|(?P<array>(?P<type>[a-z][a-z0-9]*)[ \t\r\n]*\[(?P<sizes>[^\[\]{}()\"%]*)\])(?:[ \t\r\n]*(?P<layout>\{[ \t\r\n]*[\d:][^{}=\"%]*\}))?"
+    r"|(?P<array>(?P<type>[a-z][a-z0-9]*)[ \t\r\n]*\[(?P<sizes>[^\[\]{}()\"%]*)\])"
+    r"(?:[ \t\r\n]*(?P<layout>\{[ \t\r\n]*[\d:][^{}=\"%]*\}))?"
     r"|(?P<buffer>b[ \t\r\n]*\()|(?P<open>\()|(?P<close>\))|(?P<comma>,))"
 )
 _SIZE = re.compile(
-    r"[ \t\r\n]*(?:(?P<bound><=[ \t\r\n]*)?(?P<size>\d+)|(?P<unbounded>\?)|(?P<bad><=[ \t\r\n]*\?))[ \t\r\n]*"
+    r"[ \t\r\n]*(?:(?P<bound><=[ \t\r\n]*)?(?P<size>-?[0-9]+)|(?P<unbounded>\?)|(?P<bad><=[ \t\r\n]*\?))[ \t\r\n]*"
 )
 _I = r"-?[0-9]+"
 _DIM = rf"(?:\*|{_I})"
@@ -283,7 +284,7 @@ def parse_shape(text: str) -> Shape:
         if match["array"]:
             done = _array(match)
             in_tuple = bool(stack) and not all(is_buffer for is_buffer, _ in stack)
-            reason = _why_not_in_tuple(done) if in_tuple else ""
+            reason = layout_fault(done) if in_tuple else ""
             if reason:
                 raise ShapeTextError(reason, match.start("array"))
         elif match["buffer"]:
@@ -331,6 +332,8 @@ def _array(match: re.Match[str]) -> ArrayShape:
                 raise ShapeTextError("expects a dimension's size: an integer, <=integer or ?", offset)
             if size["size"] and (len(size["size"]) > _MOST_DIGITS or int(size["size"]) >= 1 << 63):
                 raise ShapeTextError("a dimension's size is past 64 bits", offset)
+            if size["size"] and int(size["size"]) < 0:
+                raise ShapeTextError("a dimension's size is not negative", offset)
             sizes.append(UNBOUNDED if size["unbounded"] else int(size["size"]))
             dynamic.append(bool(size["bound"] or size["unbounded"]))
             offset += len(part) + 1
@@ -365,8 +368,11 @@ def _layout(match: re.Match[str], rank: int) -> Layout:
     return Layout(tuple(order), annotations)
 
 
-def _why_not_in_tuple(shape: ArrayShape) -> str:
-    """What XLA's parser refuses of an array that is a part of a tuple, though it takes it alone; nothing if all is well."""
+def layout_fault(shape: ArrayShape) -> str:
+    """Why an array cannot be laid out in memory as its layout says; nothing if it can.
+
+    XLA's parser asks this of the parts of tuples and of constants, and of no other array.
+    """
     layout = shape.layout
     if layout is not None:
         if sorted(layout.minor_to_major) != list(range(shape.rank)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.rewriter import Edit, NewInstruction, Rewriter, apply_edits, names_in_braces
@@ -25,9 +25,11 @@ from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target, gate_ver
 from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
 from hlo_cp2ag.lowering.options import LoweringOptions, options_for
 from hlo_cp2ag.lowering.sites import permutes
-from hlo_cp2ag.lowering.uniformity import Uniformity
 from hlo_cp2ag.text.parser import parse_source
 from hlo_cp2ag.text.printer import Printer
+
+if TYPE_CHECKING:
+    from hlo_cp2ag.lowering.uniformity import Uniformity
 
 Pairs = tuple[tuple[int, int], ...]
 Log = Callable[[str], None]
@@ -335,6 +337,8 @@ class _Pass:
         """Why not all devices are certain to arrive; nothing if they are."""
         if site.permute.computation is self.module.entry:
             return ""
+        from hlo_cp2ag.lowering.uniformity import Uniformity  # only for permutes that are not in the entry
+
         if self._uniformity is None:
             self._uniformity = Uniformity(
                 self.module,

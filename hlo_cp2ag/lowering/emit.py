@@ -183,7 +183,7 @@ class _Chain:
         """The device whose shard I receive."""
         if self._source is None:
             count = self.plan.grid.device_count
-            table = self.constant(_vector("s32", count), _braces(self.plan.sources.sources, ", "))
+            table = self.constant(_vector("s32", count), self.plan.sources.sources_literal)
             entry = self.add("dynamic-slice", _vector("s32", 1), table, self.own_index(), dynamic_slice_sizes="{1}")
             self._source = self.add("reshape", _S32, entry)
         return self._source
@@ -191,8 +191,8 @@ class _Chain:
     def _is_target(self) -> NewInstruction:
         """Whether I am anybody's target."""
         if self._mask is None:
-            targets = self.plan.sources.is_target
-            table = self.constant(_vector("pred", len(targets)), _braces(map(int, targets), ", "))
+            count = self.plan.grid.device_count
+            table = self.constant(_vector("pred", count), self.plan.sources.is_target_literal)
             entry = self.add("dynamic-slice", _vector("pred", 1), table, self.own_index(), dynamic_slice_sizes="{1}")
             self._mask = self.add("reshape", _PRED, entry)
         return self._mask
@@ -249,8 +249,9 @@ def _vector(element_type: str, size: int) -> ArrayShape:
 
 @lru_cache(maxsize=64)
 def _all_devices(count: int) -> str:
-    return "{" + _braces(range(count)) + "}"
+    return "{{" + ",".join(map(str, range(count))) + "}}"
 
 
-def _braces(values: object, comma: str = ",") -> str:
-    return "{" + comma.join(map(str, values)) + "}"  # type: ignore[call-overload]
+@lru_cache(maxsize=4096)
+def _braces(sizes: tuple[int, ...]) -> str:
+    return "{" + ",".join(map(str, sizes)) + "}"

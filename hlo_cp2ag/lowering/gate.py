@@ -5,28 +5,31 @@ The predicate is the reference's `IsSourceTargetPairsInvalid`; four consumers re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 
 GATES = ("every", "valid", "intra-group", "invalid")
 
-Pairs = Sequence[tuple[int, int]]
+Pairs = tuple[tuple[int, int], ...]
 
 
+@lru_cache(maxsize=1024)
 def duplicate_target(pairs: Pairs) -> int | None:
     """The first target that two pairs name."""
     return _first_repeated(target for _, target in pairs)
 
 
+@lru_cache(maxsize=1024)
 def duplicate_source(pairs: Pairs) -> int | None:
     """The first source that two pairs name."""
     return _first_repeated(source for source, _ in pairs)
 
 
-def _first_repeated(ids: object) -> int | None:
+def _first_repeated(ids: Iterable[int]) -> int | None:
     seen: set[int] = set()
-    for each in ids:  # type: ignore[attr-defined]
+    for each in ids:
         if each in seen:
-            return int(each)
+            return each
         seen.add(each)
     return None
 
@@ -45,6 +48,7 @@ def is_source_target_pairs_invalid(pairs: Pairs, replica_count: int, total: int)
     return invalid_because(pairs, replica_count, total) != ""
 
 
+@lru_cache(maxsize=1024)
 def invalid_because(pairs: Pairs, replica_count: int, total: int) -> str:
     """Why the predicate is true, in a few words; nothing where it is false."""
     repeated = duplicate_target(pairs)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 
-Pairs = Sequence[tuple[int, int]]
+Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,23 @@ class SourceMap:
     """`sources[target] = source`; a device that is no target has its own id here."""
     is_target: tuple[bool, ...]
 
-    @property
+    @cached_property
+    def sources_literal(self) -> str:
+        """The map as XLA prints a constant: `{3, 0, 1, 2}`."""
+        return "{" + ", ".join(map(str, self.sources)) + "}"
+
+    @cached_property
+    def is_target_literal(self) -> str:
+        """The mask as XLA prints a constant of pred: `{0, 1, 1, 1}`."""
+        return "{" + ", ".join("01"[flag] for flag in self.is_target) + "}"
+
+    @cached_property
     def all_targets(self) -> bool:
         """Whether every device receives from somebody."""
         return all(self.is_target)
 
 
+@lru_cache(maxsize=1024)
 def source_map(pairs: Pairs, grid: ProcessGrid, axis: str) -> SourceMap:
     """The flattened map over all devices; of pairs with the same target the last one wins.
 

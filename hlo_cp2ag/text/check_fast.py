@@ -1,8 +1,8 @@
 """The batch path of `check`: the instructions that are written as XLA prints them, a computation at a time.
 
-It never says what is wrong. A line is either shown to be right, by lookups of pieces of text that were shown to be right
-before (shapes, opcodes with their attributes, names defined further up), or handed to checker.py, which looks at that
-instruction by itself. So both ways give the same verdict, and the second one the messages.
+It never says what is wrong. A line is either shown to be right, by lookups of pieces of text that were shown to be
+right before (shapes, opcodes with their attributes, names defined further up), or handed to checker.py, which looks at
+that instruction by itself. So both ways give the same verdict, and the second one the messages.
 
 What makes it fast: one `findall` for a computation cuts all its lines; what recurs is remembered by its text; metadata,
 which recurs least, is found valid by its regular expression and blanked out before anything is looked up.
@@ -14,9 +14,10 @@ import re
 from typing import TYPE_CHECKING
 
 from hlo_cp2ag.ir.literal import LiteralTextError, check_literal
-from hlo_cp2ag.ir.shape import ArrayShape, Shape, ShapeTextError, TupleShape, compatible, parse_shape
+from hlo_cp2ag.ir.shape import ArrayShape, Shape, ShapeTextError, TupleShape, compatible, layout_fault, parse_shape
 from hlo_cp2ag.text.check_rules import CHANNELS, RESHAPED
 from hlo_cp2ag.text.check_state import RESERVED
+from hlo_cp2ag.text.instruction_table import is_cut_by_lines
 from hlo_cp2ag.text.opcodes import PRIMITIVE_TYPES, opcode_spec
 
 if TYPE_CHECKING:
@@ -24,17 +25,20 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(
     r"\n +(ROOT )?(%?[A-Za-z_][A-Za-z0-9_.\-]*) = "
-    r"(?:([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?|\([^\n]*?\)(?= [a-z][a-z0-9\-]*\()) ([a-z][a-z0-9\-]*)\(([^()\n]*)\)([^\n]*)|[^\n]*)"
+    r"(?:([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?|\([^\n]*?\)(?= [a-z][a-z0-9\-]*\())"
+    r" ([a-z][a-z0-9\-]*)\(([^()\n]*)\)([^\n]*)|[^\n]*)"
 )
 """ROOT, name, shape, opcode, operands and attributes of a line; no shape for a line in another form."""
 
 _METADATA = re.compile(
     r", metadata=\{(?:op_type=\"[A-Za-z0-9_.\-]*\" ?)?(?:op_name=\"[^\"\\\n]*(?:\\['\"][^\"\\\n]*)*\")?"
-    r"(?: ?source_file=\"[^\"\\\n]*\")?(?: source_line=\d{1,9})?(?: source_end_line=\d{1,9})?(?: source_column=\d{1,9})?"
+    r"(?: ?source_file=\"[^\"\\\n]*\")?(?: source_line=\d{1,9})?(?: source_end_line=\d{1,9})?"
+    r"(?: source_column=\d{1,9})?"
     r"(?: source_end_column=\d{1,9})?(?: ?stack_frame_id=\d{1,9})?(?: ?scheduling_name=\"[^\"\\\n]*\")?\}"
 )
 """Metadata in the order in which XLA prints it, with the escapes that occur in names."""
 
+_UNSURE = re.compile(r"[\r\t]|//|/\*(?!index=\d+\*/)")
 _NO_METADATA = ", metadata={}"
 _INDEX = re.compile(r"/\*index=\d+\*/")
 _WITH_SHAPE = re.compile(r"([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?) (%?[A-Za-z_][A-Za-z0-9_.\-]*)(?:, |$)")
@@ -48,7 +52,11 @@ _VARYING = re.compile(
 
 Where this finds something inside of a string or a raw dictionary it does no harm: nothing in there can be wrong.
 """
-_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*: ([a-z][a-z0-9]*\[[0-9,]*\])(?:, (?=[A-Za-z_])|(?=\)))")
+_HEADER_SHAPE = r"[a-z][a-z0-9]*\[[0-9,]*\]"
+_HEADER = re.compile(
+    rf"\((?:[A-Za-z_][A-Za-z0-9_.\-]*: {_HEADER_SHAPE}(?:, (?=[A-Za-z_])|(?=\))))*\) -> ({_HEADER_SHAPE})"
+)
+_SHAPE_IN_HEADER = re.compile(rf"(?<= ){_HEADER_SHAPE}")
 
 _SINGLY = RESHAPED | {
     "async-done", "async-start", "async-update", "conditional", "dynamic-reshape", "partition-id", "replica-id", "scan",
@@ -62,7 +70,8 @@ _COMPARED = {"compare", "reshape"}
 _BY_RANK = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 _ANY, _EVEN, _ODD, _ELEMENTS, _SOME, _PAIR = -1, -2, -3, -4, -5, -6
 _FREE = {
-    "reduce": _EVEN, "reduce-window": _EVEN, "scatter": _ODD, "tuple": _ELEMENTS, "rng-bit-generator": _SOME, "dot": _PAIR,
+    "reduce": _EVEN, "reduce-window": _EVEN, "scatter": _ODD, "tuple": _ELEMENTS, "rng-bit-generator": _SOME,
+    "dot": _PAIR,
 }  # fmt: skip
 _LEADING = -10
 """`_LEADING - n`: n operands, then indices, as many as the first operand has dimensions, or one of rank 1."""
@@ -76,6 +85,7 @@ class Batch:
     def __init__(self, state: State) -> None:
         self.state = state
         self.shapes: dict[str, Shape] = {}
+        self.header_shapes: dict[str, Shape] = {}
         self.counts: dict[str, int] = {}
         """By opcode and attributes: how many operands go with them."""
         self.constants: set[tuple[str, str]] = set()
@@ -87,10 +97,10 @@ class Batch:
         Raises HloSyntaxError for the first thing that is wrong.
         """
         computation = scope.computation
-        if not computation.certain_lines:
-            return False
         start, end = computation.body_span
-        text = self.state.source.text[start:end]
+        text = self.state.source.text[start:end].rstrip(" ")
+        if not computation.certain_lines and (_UNSURE.search(text) or not is_cut_by_lines(computation.table)):
+            return False
         if "metadata={" in text:
             text = _METADATA.sub(_NO_METADATA, text)
         if "/*" in text:
@@ -100,6 +110,20 @@ class Batch:
             return False
         self._check_lines(scope, lines)
         return True
+
+    def header_result(self, header: str) -> Shape | None:
+        """The result shape of a header whose parameters and result are arrays known from before; else None."""
+        match = _HEADER.fullmatch(header)
+        if match is None:
+            return None
+        known = self.header_shapes
+        for text in _SHAPE_IN_HEADER.findall(header):
+            if text not in known:
+                try:
+                    known[text] = parse_shape(text)
+                except ShapeTextError:
+                    return None
+        return known[match.group(1)]
 
     def _has_bad_names(self, lines: list[tuple[str, ...]]) -> bool:
         heads = [line[1] for line in lines]
@@ -116,7 +140,7 @@ class Batch:
         name = opcode = ""
         for index, (root, name, shape_text, opcode, operands, attributes) in enumerate(lines):
             count = counts.get(opcode + attributes)
-            shape = shapes.get(shape_text)
+            shape = shapes.get(shape_text) or self._new_shape(shape_text)
             if count is None and attributes:
                 count = self._canonical_count(opcode, attributes)
             if count is None or shape is None or (root and scope.root is not None):
@@ -159,18 +183,21 @@ class Batch:
         """Checks an instruction by itself, and remembers what that shows. Raises HloSyntaxError."""
         instruction = scope.computation.table.instruction(index)
         check_instruction(self.state, scope, instruction)  # type: ignore[operator]
-        if not shape_text:
-            return
-        if shape_text not in self.shapes and instruction.body.shape is not None:
-            try:
-                self.shapes[shape_text] = parse_shape(shape_text)
-            except ShapeTextError:
-                return
         key = opcode + attributes
-        if key not in self.counts and opcode not in _SINGLY and "control-predecessors" not in attributes:
+        if shape_text and key not in self.counts and opcode not in _SINGLY and "control-predecessors" not in attributes:
             count = self._count(opcode, attributes)
             if count is not None:
                 self.counts[key] = self.counts[opcode + _VARYING.sub(_without_value, attributes)] = count
+
+    def _new_shape(self, text: str) -> Shape | None:
+        """The shape of a text that is new here; None for a line without one, or a text that is none."""
+        if not text:
+            return None
+        try:
+            shape = self.shapes[text] = parse_shape(text)
+        except ShapeTextError:
+            return None
+        return shape
 
     def _canonical_count(self, opcode: str, attributes: str) -> int | None:
         """The count that goes with attributes that differ from known ones only in numbers and computations' names."""
@@ -202,6 +229,8 @@ class Batch:
         return _FREE.get(opcode, _ANY)
 
     def _is_literal(self, shape: Shape, shape_text: str, literal: str) -> bool:
+        if not isinstance(shape, ArrayShape) or (shape.layout is not None and layout_fault(shape)):
+            return False
         try:
             check_literal(literal, shape)
         except LiteralTextError:

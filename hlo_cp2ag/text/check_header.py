@@ -125,7 +125,8 @@ def _check_aliases(state: State, attribute: AttributeText) -> None:
 
 _CANONICAL = re.compile(
     r"\s*FileNames\n(?:\d{1,9} \"[^\"\\\n]*\"\n)*\nFunctionNames\n(?:\d{1,9} \"[^\"\\\n]*\"\n)*\nFileLocations\n"
-    r"(?:\d{1,9} \{file_name_id=\d{1,9} function_name_id=\d{1,9} line=\d{1,9} end_line=\d{1,9} column=\d{1,9} end_column=\d{1,9}\}\n)*"
+    r"(?:\d{1,9} \{file_name_id=\d{1,9} function_name_id=\d{1,9} line=\d{1,9} end_line=\d{1,9} column=\d{1,9}"
+    r" end_column=\d{1,9}\}\n)*"
     r"\nStackFrames\n(?:\d{1,9} \{file_location_id=\d{1,9}(?: parent_frame_id=\d{1,9})\}\n)*\s*"
 )
 _TABLE = re.compile(rf"{_B}(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-=:])")
@@ -200,8 +201,11 @@ def _masked(state: State, start: int, end: int) -> str:
     return mask(text, state.source, start) if needs_mask(text) else text
 
 
-def check_computation_header(state: State, computation: Computation) -> None:
-    """Checks a computation's name, parameter list and attributes. Raises HloSyntaxError."""
+def check_computation_header(state: State, computation: Computation) -> tuple[Shape, int] | None:
+    """Checks a computation's name, parameter list and attributes. Raises HloSyntaxError.
+
+    Returns the result shape that the header states, and where; None if it states none.
+    """
     text = state.source.text
     start, end = computation.name_span
     if text[start - 1 : start] == "%" and text[end : end + 1] == ":":
@@ -211,16 +215,17 @@ def check_computation_header(state: State, computation: Computation) -> None:
             start, f"{computation.name!r} is a reserved word, not a name", hint=f"write %{computation.name}"
         )
     span = computation.parameters_span
-    if span is not None and text[span.start : span.end] not in state.good_headers:
-        position = _check_parameters(state, span)
-        del position
-        state.good_headers.add(text[span.start : span.end])
+    result = None
+    if span is not None:
+        known = state.batch.header_result(text[span.start : span.end]) if state.batch is not None else None
+        result = (known, text.rfind("->", span.start, span.end) + 3) if known is not None else _parameters(state, span)
     if computation.attributes_span is not None:
         _check_computation_attributes(state, computation.attributes_span)
+    return result
 
 
-def _check_parameters(state: State, span: Span) -> int:
-    """Checks `(a: f32[2], b: s32[]) -> f32[2]`; the offset in it where the result shape begins."""
+def _parameters(state: State, span: Span) -> tuple[Shape, int]:
+    """Checks `(a: f32[2], b: s32[]) -> f32[2]`; the result shape and where it stands."""
     masked = _masked(state, span.start, span.end)
     position = 1
     empty = _NEXT.match(masked, position)
@@ -246,7 +251,7 @@ def _check_parameters(state: State, span: Span) -> int:
     end = _check_shape(state, span.start, masked, arrow.end())
     if masked[end:].strip(" \t\r\n"):
         raise state.error(span.start + _skip(masked, end), "expects { after the result's shape")
-    return arrow.end()
+    return parse_shape(masked[arrow.end() : end]), span.start + arrow.end()
 
 
 def _skip(text: str, position: int) -> int:
@@ -268,19 +273,6 @@ def _check_shape(state: State, base: int, masked: str, position: int) -> int:
     except ShapeTextError as error:
         raise state.error(base + position + error.offset, error.message) from None
     return end
-
-
-_SIMPLE_RESULT = re.compile(r".*\) -> ([a-z0-9]+\[[\d,]*\](?:\{[\d,]*\})?)$", re.DOTALL)
-
-
-def header_result(state: State, computation: Computation) -> tuple[Shape, int]:
-    """The result shape that a computation's header states, and where."""
-    span = computation.parameters_span
-    assert span is not None
-    text = state.source.text
-    where = text.rfind("->", span.start, span.end) + 2
-    masked = _masked(state, span.start, span.end)[where - span.start :]
-    return parse_shape(masked.strip(" \t\r\n")), span.start + _skip(masked, 0) + where - span.start
 
 
 _COMPUTATION_ATTRIBUTE = re.compile(rf"{_B},{_B}({_NAME})={_B}(\"_*\"|'_*')")

@@ -1,9 +1,9 @@
 """Operands: names of earlier instructions, with or without a shape, or whole instructions written in place.
 
 XLA's parser forgives more than it seems to. An operand that it cannot make sense of is dropped without a word if what
-follows it is the comma or the parenthesis it would have looked for anyway: a shape without a name, an opcode's name that
-no instruction has, an instruction in place whose own operands or attributes are wrong. Only the number of operands that
-are left, and what they are, is judged afterwards.
+follows it is the comma or the parenthesis it would have looked for anyway: a shape without a name, an opcode's name
+that no instruction has, an instruction in place whose own operands or attributes are wrong. Only the number of
+operands that are left, and what they are, is judged afterwards.
 """
 
 from __future__ import annotations

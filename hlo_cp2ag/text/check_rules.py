@@ -324,7 +324,8 @@ RULES: dict[str, Callable[[Case], None]] = {
 
 CHANNELS = frozenset((
     "all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "collective-broadcast",
-    "collective-permute", "collective-permute-start", "ragged-all-to-all", "recv", "recv-done", "reduce-scatter", "send",
+    "collective-permute", "collective-permute-start", "ragged-all-to-all", "recv", "recv-done", "reduce-scatter",
+    "send",
     "send-done",
 ))  # fmt: skip
 """Opcodes that XLA counts among the channel instructions."""
@@ -340,7 +341,8 @@ def check_any(case: Case, opcode: str) -> None:
         count = sum(1 for _ in leaves(case.shape))
         if count != len(replication):
             raise case.error(
-                f"the parameter has {plural(count, 'array')}, parameter_replication {plural(len(replication), 'value')}",
+                f"the parameter has {plural(count, 'array')}, "
+                f"parameter_replication {plural(len(replication), 'value')}",
                 at=at,
             )
 

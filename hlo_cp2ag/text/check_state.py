@@ -1,4 +1,4 @@
-"""What the checker knows while it walks a module in text order: computations so far, and the names of the one at hand."""
+"""What the checker knows while it walks a module in text order: computations so far, and names in one."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class AsyncChain:
 class Names:
     """Shapes by instruction name.
 
-    `written` holds them as the text writes names, `%a` or `a`: the batch path looks up what it finds. Names that come in
-    one by one can be found both ways.
+    `written` holds them as the text writes names, `%a` or `a`: the batch path looks up what it finds. Names that come
+    in one by one can be found both ways.
     """
 
     __slots__ = ("written",)
@@ -122,8 +122,6 @@ class State:
         self.anonymous: dict[str, int] = {}
         self.inline_results: dict[int, Program | HloSyntaxError] = {}
         """What came of the computations that are written out inside an instruction, by where they begin."""
-        self.good_headers: set[str] = set()
-        """Parameter lists that were found in order."""
         self.batch: Batch | None = None
         self._made = 0
 

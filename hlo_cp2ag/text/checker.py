@@ -2,8 +2,8 @@
 
 The module is walked in text order: header, tables, computations, their instructions. Each instruction: its name, its
 parts (`InstructionBody`, whatever form they are written in), its opcode, operands, attributes, the opcode's own rules,
-and its shape. What is written as XLA prints it takes the batch path of check_fast.py, which only ever says yes; every no
-is said here.
+and its shape. What is written as XLA prints it takes the batch path of check_fast.py, which only ever says yes; every
+no is said here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import re
 
 from hlo_cp2ag.ir.literal import LiteralTextError, check_literal
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, InstructionBody
-from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, compatible, leaves
+from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, compatible, layout_fault, leaves
 from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, infer_shape
 from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.text import check_rules
 from hlo_cp2ag.text.check_async import check_async, check_chain_operand, check_start_shape
 from hlo_cp2ag.text.check_attributes import Attributes, read_attributes
-from hlo_cp2ag.text.check_header import check_computation_header, check_module_end, check_module_start, header_result
+from hlo_cp2ag.text.check_header import check_computation_header, check_module_end, check_module_start
 from hlo_cp2ag.text.check_names import check_instruction_name, closest
 from hlo_cp2ag.text.check_operands import Frame, find_operands
 from hlo_cp2ag.text.check_rules import Case, made_shape, plural
@@ -75,22 +75,27 @@ def check_computation(state: State, computation: Computation) -> Program:
     """Checks one computation and returns what callers see of it. Raises HloSyntaxError."""
     is_lone = computation.span == computation.body_span
     scope = Scope(computation, is_lone=is_lone)
-    if not is_lone and not computation.is_inline:
-        check_computation_header(state, computation)
+    stated = None if is_lone or computation.is_inline else check_computation_header(state, computation)
     if state.batch is None or not state.batch.check(scope):
         for instruction in computation:
             check_instruction(state, scope, instruction)
     program = _program(state, scope)
-    if computation.parameters_span is not None:
-        check_result(state, computation, program)
+    if stated is not None and stated[0] is not program.result and not compatible(stated[0], program.result):
+        raise state.error(
+            stated[1],
+            f"the header says that {computation.name!r} returns {stated[0].to_text(False)}, "
+            f"its root is {program.result.to_text(False)}",
+        )
     return program
 
 
 def _program(state: State, scope: Scope) -> Program:
     """What callers see of a computation whose instructions are checked."""
     count = len(scope.parameters)
-    for number in range(count):
-        if number not in scope.parameters:
+    if count and max(scope.parameters) != count - 1:
+        for number in range(count):
+            if number in scope.parameters:
+                continue
             most = max(scope.parameters)
             where = next((i for i in scope.computation if _is_parameter(i, most)), None)
             raise state.error(
@@ -189,12 +194,9 @@ def _check_constant_layout(state: State, body: InstructionBody, shape: Shape) ->
     """A constant is laid out at once, so its layout has to be one."""
     for leaf in leaves(shape):
         array = leaf.array if isinstance(leaf, BufferShape) else leaf
-        layout = array.layout
-        if layout is not None and sorted(layout.minor_to_major) != list(range(array.rank)):
-            raise state.error(
-                body.shape_span.start,
-                f"the layout {layout.to_text()} is no order of {plural(array.rank, 'dimension')}",
-            )
+        fault = layout_fault(array)
+        if fault:
+            raise state.error(body.shape_span.start, fault)
 
 
 _INTEGER = re.compile(r"[ \t\r\n]*(-?[0-9]+)[ \t\r\n]*")
@@ -308,14 +310,3 @@ def _inferred(case: Case, frame: Frame) -> Shape:
             raise frame.dropped from None
         reason = error.message.removeprefix(f"{case.opcode}: ")
         raise case.error(f"no shape follows for {case.opcode}: {reason}") from None
-
-
-def check_result(state: State, computation: Computation, program: Program) -> None:
-    """Raises HloSyntaxError if the header's result shape is not the root's."""
-    result, where = header_result(state, computation)
-    if not compatible(result, program.result):
-        raise state.error(
-            where,
-            f"the header says that {computation.name!r} returns {result.to_text(False)}, "
-            f"its root is {program.result.to_text(False)}",
-        )

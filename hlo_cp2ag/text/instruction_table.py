@@ -36,8 +36,8 @@ class InstructionTable:
         self._searched = 0
         self._names: list[str] | None = None
         self._cut_spans: list[tuple[int, int]] | None = None
-        self._by_lines = computation.certain_lines or lines_are_certain(masked_body)
-        if not self._by_lines:
+        self.by_lines = computation.certain_lines or lines_are_certain(masked_body)
+        if not self.by_lines:
             self._cut_spans = _entries(computation, masked_body)
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class InstructionTable:
     def names(self) -> list[str]:
         """All names in text order."""
         if self._names is None:
-            if self._by_lines:
+            if self.by_lines:
                 self._names = _LINE_HEADS.findall(self._masked)
             else:
                 self._names = [self.instruction(i).name for i in range(len(self))]
@@ -64,7 +64,7 @@ class InstructionTable:
         """The instruction of a name, if there is one."""
         if self._starts_of_names is None:
             self._searched += 1
-            if self._by_lines and self._searched <= _FEW:
+            if self.by_lines and self._searched <= _FEW:
                 return self._search(name)
             starts = (start for start, _ in self._spans())
             self._starts_of_names = dict(zip(self.names(), starts, strict=True))
@@ -85,7 +85,7 @@ class InstructionTable:
     def at(self, offset: int) -> Instruction | None:
         """The instruction that holds an offset of the module's text, if there is one."""
         relative = offset - self._base
-        if self._by_lines:
+        if self.by_lines:
             start = self._masked.rfind("\n", 0, relative) + 1
             if self._masked.startswith("\n", start) or start >= len(self._masked):
                 return None
@@ -114,7 +114,7 @@ class InstructionTable:
         return made
 
     def _end_of(self, start: int) -> int:
-        if self._by_lines:
+        if self.by_lines:
             return self._masked.find("\n", start)
         spans = self._spans()
         return spans[bisect.bisect_left(spans, (start, 0))][1]
@@ -146,6 +146,11 @@ class InstructionTable:
         return Instruction(
             self._computation, "", Span(begin, begin), opcode_behind(line, lead), True, Span(begin, end)
         )
+
+
+def is_cut_by_lines(table: object) -> bool:
+    """Whether each line of a computation holds one whole instruction."""
+    return isinstance(table, InstructionTable) and table.by_lines
 
 
 def _entries(computation: Computation, masked: str) -> list[tuple[int, int]]:

@@ -234,7 +234,8 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
     if proof is None:
         return None
     headers = _HEADER_LINES.findall(text, header_end)
-    if not headers or not _each_line_has_its_place(text, header_end, proof, len(headers)):
+    distinct = set(proof.names)
+    if not headers or not _each_line_has_its_place(text, header_end, proof, distinct, len(headers)):
         return None
     computations = CertainComputations(source, header_end, headers, proof.all_have_percent)
     if text[computations.end() :].strip(" \n"):
@@ -242,11 +243,13 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
     if not _tables_are_known(source, found, header_end, computations.outline(0).span.start):
         return None
     found.computations = computations
-    found.names = set(proof.names)
+    found.names = distinct
     return found
 
 
-def _each_line_has_its_place(text: str, header_end: int, proof: LineProof, computations: int) -> bool:
+def _each_line_has_its_place(
+    text: str, header_end: int, proof: LineProof, distinct: set[str], computations: int
+) -> bool:
     """Whether every computation is a header line, lines that each assign a name, and a closing line with a blank one
     behind it; and no name is assigned twice in one.
 
@@ -256,11 +259,9 @@ def _each_line_has_its_place(text: str, header_end: int, proof: LineProof, compu
     shape = _COMPUTATION_LINES.fullmatch(proof.brackets)
     if shape is None or proof.brackets.count(b"{") != computations:
         return False
-    behind = text.count("\n}\n\n", header_end)
-    if "\n}, " in text:
-        behind += len(_THREAD_LINES.findall(text, header_end))
     trailing = len(shape.group(2))
-    if behind != computations - (trailing < 2):
+    missing = computations - (trailing < 2) - text.count("\n}\n\n", header_end)
+    if missing and missing != len(_THREAD_LINES.findall(text, header_end)):
         return False
     before = len(shape.group(1))
     inside = proof.brackets.count(b"\n") - before - 2 * (computations - 1) - trailing
@@ -269,7 +270,7 @@ def _each_line_has_its_place(text: str, header_end: int, proof: LineProof, compu
     first = _HEADER_LINES.search(text, header_end)
     if first is None or _LINE_HEADS.search(text, header_end, first.start()) is not None:
         return False
-    if len(set(proof.names)) == len(proof.names):
+    if len(distinct) == len(proof.names):
         return True
     start = 0
     for body in proof.brackets.split(b"{")[1:]:

@@ -70,18 +70,26 @@ class Printer:
         sign = "%" if style.percent else ""
         if new.opcode == "constant":
             inside = new.literal
+        elif len(new.operands) <= 5:
+            inside = ", ".join([_operand(operand, style, sign, name_of) for operand in new.operands])
         else:
             inside = ", ".join(
-                ("/*index=%d*/" % i if i and i % 5 == 0 else "") + _operand(operand, style, sign, name_of)
+                (f"/*index={i}*/" if i and i % 5 == 0 else "") + _operand(operand, style, sign, name_of)
                 for i, operand in enumerate(new.operands)
             )
-        tail = dict(new.tail)
-        if new.control_predecessors:
-            names = dict.fromkeys(name_of(value) for value in new.control_predecessors)
-            tail["control-predecessors"] = "{" + ", ".join(sign + name for name in names) + "}"
-        attributes = [*new.attributes, *((key, tail[key]) for key in _TAIL_ORDER if key in tail)]
-        written = "".join(f", {key}={value}" for key, value in attributes)
+        written = "".join([f", {key}={value}" for key, value in new.attributes])
+        if new.tail or new.control_predecessors:
+            written += _tail(new, sign, name_of)
         return f"{sign}{name_of(new)} = {new.shape.to_text(style.layouts)} {new.opcode}({inside}){written}"
+
+
+def _tail(new: NewInstruction, sign: str, name_of: NameOf) -> str:
+    """The attributes that any instruction may have, in XLA's order."""
+    tail = dict(new.tail)
+    if new.control_predecessors:
+        names = dict.fromkeys(name_of(value) for value in new.control_predecessors)
+        tail["control-predecessors"] = "{" + ", ".join(sign + name for name in names) + "}"
+    return "".join(f", {key}={tail[key]}" for key in _TAIL_ORDER if key in tail)
 
 
 def _operand(value: Value, style: TextStyle, sign: str, name_of: NameOf) -> str:

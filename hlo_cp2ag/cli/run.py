@@ -1,0 +1,609 @@
+"""`cp2ag run`.
+
+numpy and the executor are loaded only inside the command, rich only for a bar on a terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import click
+
+from hlo_cp2ag.cli import console, files
+from hlo_cp2ag.cli.flags import flag, grid_flags
+from hlo_cp2ag.ir.module import HloModule, Instruction
+from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, element_bits, leaves
+from hlo_cp2ag.ir.source import Diagnostic, HloError, SourceText
+from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
+from hlo_cp2ag.lowering.sites import permutes
+from hlo_cp2ag.text.parser import parse_source
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hlo_cp2ag.executor.values import Value
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_BAR_AFTER = 1.0
+"""Seconds until a run counts as long."""
+_MOST_GROUPS = 16
+"""The most different values of one array that are printed, one for each group of devices that agree."""
+_LINE = 110
+_SHOWN_WHOLE = 1000
+"""Arrays with more elements are printed with their middle left out."""
+
+
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?(?:([kmgtp])(i?b?))?b?", re.IGNORECASE)
+
+
+def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """The number of bytes that 2GiB, 500MB or 4096 means."""
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size; write 4096, 500MB or 2GiB", ctx, param)
+    number, letter, tail = match.groups()
+    base = 1000 if (tail or "").lower() == "b" else 1024
+    size = int(Fraction(number) * base ** (1 + "kmgtp".index(letter.lower()) if letter else 0))
+    if size < 1:
+        raise click.BadParameter("must be at least 1 byte", ctx, param)
+    return size
+
+
+@click.command(
+    "run",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="""\b
+Examples:
+  cp2ag run ring.hlo --inputs in.npz --outputs out.npz --num-partitions 8
+  cp2ag rewrite ring.hlo | cp2ag run - --seed 7 --print --trace 'all-gather|dynamic-slice'
+""",
+)
+@click.argument("in_path", metavar="[IN]", default="-")
+@flag(
+    "--inputs",
+    "inputs_path",
+    metavar="NPZ",
+    help="Arguments p0, p1, ..., each [devices, ...], or [...] for the same on all devices; - is stdin. Types that "
+    "numpy lacks are unsigned integers of the same width. Default: seeded random ones.",
+)
+@flag(
+    "-o",
+    "--outputs",
+    "outputs_path",
+    metavar="NPZ",
+    help="Write the results o0, o1, ..., each [devices, ...]; - is stdout.",
+)
+@grid_flags
+@flag(
+    "--profile",
+    type=click.Choice(["xla", "neuron"]),
+    default="xla",
+    show_default=True,
+    help="neuron: replica-id is the flat rank, pairs name flat ranks, and a device that no pair targets keeps its "
+    "operand.",
+)
+@flag(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="S",
+    show_default=True,
+    help="Of random arguments and filled constants: floats standard normal, integers -9 to 9, preds coin flips.",
+)
+@flag(
+    "--fill-elided",
+    type=click.Choice(["random"]),
+    help="Give constants that were printed {...} seeded values; else they are an error.",
+)
+@flag(
+    "--print",
+    "show",
+    is_flag=True,
+    help="Show the outputs on stdout. Default if there is neither --outputs nor --json.",
+)
+@flag("--json", "as_json", is_flag=True, help="Describe the outputs on stdout for machines: shapes and SHA-256.")
+@flag(
+    "--trace", metavar="REGEX", help="Print on stderr what instructions compute whose name or opcode matches somewhere."
+)
+@flag(
+    "--max-memory",
+    callback=_size,
+    default="4GiB",
+    metavar="SIZE",
+    show_default=True,
+    help="Refuse what is estimated to take more; GB is 1000^3 bytes, GiB 1024^3.",
+)
+@flag(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop when more instructions are run, loop iterations included.",
+)
+@flag("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
+def command(
+    in_path: str,
+    inputs_path: str | None,
+    outputs_path: str | None,
+    replica_count: int | None,
+    num_partitions: int | None,
+    secondary_mesh_count: int,
+    strict_grid: bool,
+    profile: str,
+    seed: int,
+    fill_elided: str | None,
+    show: bool,
+    as_json: bool,
+    trace: str | None,
+    max_memory: int,
+    max_steps: int | None,
+    quiet: bool,
+) -> int:
+    """Run the per-device module IN on replicas x partitions simulated devices, in numpy.
+
+    IN defaults to - (stdin). Device = replica * num_partitions + partition. Nothing runs unless every opcode is
+    supported and every shape fits.
+    """
+    show = show or (outputs_path is None and not as_json)
+    _refuse_conflicts(in_path, inputs_path, outputs_path, show, as_json)
+    data = files.read_bytes(in_path)
+    module = parse_source(SourceText(files.decode(data, in_path), files.shown(in_path), 1, data))
+    config = _grid(module, replica_count, num_partitions, secondary_mesh_count, strict_grid)
+    devices = config.grid.device_count
+    warnings = [module.source.diagnostic(_header(module), text, severity="warning") for text in _warnings(config)]
+    if not quiet:
+        for warning in warnings:
+            console.warning(warning)
+    inputs = None if inputs_path is None else _read_npz(inputs_path, max_memory)
+    tracer = None if trace is None else _Tracer(trace, devices)
+
+    from hlo_cp2ag.executor.inputs import output_shapes
+    from hlo_cp2ag.executor.run import run
+
+    steps = _Steps()
+    try:
+        _bound(module, devices, max_memory, inputs is None, outputs_path is not None)
+        with _bar(steps, console.is_terminal() and tracer is None):
+            outputs = run(
+                module,
+                inputs,
+                config.replica_count.value,
+                config.num_partitions.value,
+                cast(Literal["xla", "neuron"], profile),
+                seed=seed,
+                fill_elided=cast("Literal['random'] | None", fill_elided),
+                max_memory=max_memory,
+                max_steps=max_steps,
+                trace=None if tracer is None else (tracer.pattern, tracer),
+                progress=steps,
+            )
+    except HloError as error:
+        raise _explained(error, module, config, inputs, inputs_path) from None
+    shapes = output_shapes(module)
+    if tracer is not None and not tracer.matched and not quiet:
+        message = f"--trace {trace}: no instruction that was run has such a name or opcode"
+        console.warning(module.source.diagnostic(module.entry.name_span.start, message, severity="warning"))
+    if outputs_path is not None:
+        files.write_bytes(outputs_path, _npz(outputs, shapes))
+    if as_json:
+        report = {
+            "tool": _tool(),
+            "input": files.shown(in_path),
+            "name": module.name,
+            "configuration": {
+                "replica_count": {"value": config.replica_count.value, "source": config.replica_count.source},
+                "num_partitions": {"value": config.num_partitions.value, "source": config.num_partitions.source},
+                "total": devices,
+                "is_lower_bound": config.is_lower_bound,
+                "profile": profile,
+                "inputs": None if inputs_path is None else files.shown(inputs_path),
+                "seed": seed,
+                "fill_elided": fill_elided,
+            },
+            "steps": steps.count,
+            "outputs": [_described(f"o{i}", *pair) for i, pair in enumerate(zip(outputs, shapes, strict=True))],
+            "warnings": [warning.header() for warning in warnings],
+        }
+        import json
+
+        files.write_bytes("-", (json.dumps(report, indent=2) + "\n").encode())
+    if show:
+        lines = [] if outputs else ["no outputs"]
+        for i, (array, shape) in enumerate(zip(outputs, shapes, strict=True)):
+            lines += [f"o{i} = {shape.to_text(False)}", *_readable(array, shape.element_type, devices)]
+        files.write_bytes("-", ("\n".join(lines) + "\n").encode())
+    if not quiet:
+        where = f" -> {outputs_path}" if outputs_path not in (None, "-") else ""
+        console.summary(f"ran {steps.count:,} instructions on {config.grid} devices; {config.describe()}{where}")
+    return 0
+
+
+def _tool() -> str:
+    from hlo_cp2ag import __version__
+
+    return f"cp2ag {__version__}"
+
+
+# ---- before the run --------------------------------------------------------------------------------------------------
+
+
+def _refuse_conflicts(
+    in_path: str, inputs_path: str | None, outputs_path: str | None, show: bool, as_json: bool
+) -> None:
+    if in_path == "-" and inputs_path == "-":
+        raise click.UsageError("stdin cannot be both the module and --inputs: give one of them a file name")
+    if (outputs_path == "-") + show + as_json > 1:
+        raise click.UsageError("--outputs -, --print and --json each need stdout for themselves")
+    if outputs_path is None or outputs_path == "-":
+        return
+    if files.same_file(in_path, outputs_path):
+        raise click.UsageError(f"--outputs {outputs_path} would overwrite the module")
+    # What is certain to fail at the end of a long run is said at its start.
+    reason = ""
+    with contextlib.suppress(ValueError):
+        parent = os.path.dirname(os.path.realpath(outputs_path))
+        if os.path.isdir(outputs_path):
+            reason = "Is a directory"
+        elif not os.path.isdir(parent):
+            reason = "No such file or directory" if not os.path.exists(parent) else "Not a directory"
+        elif not os.access(outputs_path if os.path.exists(outputs_path) else parent, os.W_OK):
+            reason = "Permission denied"
+    if reason:
+        raise HloError(f"{outputs_path}: error: cannot write it: {reason}")
+
+
+def _grid(
+    module: HloModule, replica_count: int | None, num_partitions: int | None, secondary: int, strict: bool
+) -> GridConfig:
+    """The counts, from the same sources as `rewrite`'s; a run needs them without permutes too."""
+    found = [
+        (permute, cast("tuple[tuple[int, int], ...]", permute.attribute("source_target_pairs", ())))
+        for permute in permutes(module)
+    ]
+    return resolve_grid(module, found, replica_count, num_partitions, secondary, strict, write_config=True)
+
+
+def _warnings(config: GridConfig) -> Iterator[str]:
+    for text in config.warnings:
+        yield text.removesuffix("; the header is edited to match")  # which only `rewrite` does
+
+
+def _header(module: HloModule) -> int:
+    return module.header_span.start if module.header_span is not None else 0
+
+
+def _read_npz(path: str, max_memory: int) -> dict[str, Array]:
+    """The arrays of an npz file in this machine's byte order. Raises HloError."""
+    import io
+    import zipfile
+
+    import numpy as np
+
+    name = files.shown(path)
+    hint = "  hint: numpy.savez(path, p0=..., p1=...) writes one"
+    arrays: dict[str, Array] = {}
+    try:
+        with io.BytesIO(files.read_bytes(path)) if path == "-" else open(path, "rb") as opened:
+            stream = opened if opened.seekable() else io.BytesIO(opened.read())
+            if not zipfile.is_zipfile(stream):
+                raise HloError(f"{name}: error: this is no npz file, or it is cut off\n{hint}")
+            stream.seek(0)
+            with zipfile.ZipFile(stream) as archive:
+                size = sum(member.file_size for member in archive.infolist())
+            if size > max_memory:
+                allowed = f"more than the {max_memory:,} allowed (--max-memory)"
+                raise HloError(f"{name}: error: its arrays take {size:,} bytes of memory, {allowed}")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as loaded:
+                for key in loaded.files:
+                    array = loaded[key]
+                    if not isinstance(array, np.ndarray):
+                        raise HloError(f"{name}: error: {key} is no array\n{hint}")
+                    arrays[key] = array.astype(array.dtype.newbyteorder("="), copy=False)
+    except HloError:
+        raise
+    except Exception as error:  # a broken file makes zipfile, zlib and numpy raise whatever they like
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or repr(error)
+        raise HloError(f"{name}: error: cannot read it: {reason.splitlines()[0]}") from None
+    return arrays
+
+
+def _bound(module: HloModule, devices: int, max_memory: int, random: bool, written: bool) -> None:
+    """Raise before memory is taken that the run's own estimate does not know: ids, random arguments, the npz file."""
+    taken = 8 * devices
+    if random:
+        taken += sum(map(_bytes, _shapes_of_parameters(module))) * devices
+    if written:
+        taken += sum(_bytes(shape) for shape in _leaves(module.entry.root)) * devices
+    if taken > max_memory:
+        what = " and ".join(["random arguments"] * random + ["outputs"] * written) or "ids"
+        raise HloError(
+            f"the {what} of {devices:,} devices take {taken:,} bytes of memory, more than the {max_memory:,} allowed "
+            "(--max-memory)"
+        )
+
+
+def _shapes_of_parameters(module: HloModule) -> Iterator[ArrayShape]:
+    for instruction in module.entry.instructions:
+        if instruction.opcode == "parameter":
+            yield from _leaves(instruction)
+
+
+def _leaves(instruction: Instruction) -> Iterator[ArrayShape]:
+    for leaf in leaves(instruction.shape):
+        shape = leaf.array if isinstance(leaf, BufferShape) else leaf
+        if shape.is_data:
+            yield shape
+
+
+def _bytes(shape: ArrayShape) -> int:
+    return shape.element_count * max(1, element_bits(shape.element_type) // 8)
+
+
+# ---- what went wrong -------------------------------------------------------------------------------------------------
+
+_NAMED_INPUT = re.compile(r"\binput (p[0-9]{1,9})\b")
+
+
+def _explained(
+    error: HloError, module: HloModule, config: GridConfig, inputs: Mapping[str, Array] | None, inputs_path: str | None
+) -> HloError:
+    """The executor's error with a place in the module, and with a hint that names flags and files of this command."""
+    first = error.diagnostics[0]
+    if isinstance(first, Diagnostic):
+        hint = first.hint
+        if "elided constant" in first.message:
+            hint = "dump with large constants, or give it seeded values by --fill-elided random"
+        elif not hint and ("of the grid" in first.message or "in none of the replica_groups" in first.message):
+            hint = f"the grid is {config.describe()}; --replica-count and --num-partitions set it"
+        return HloError(dataclasses.replace(first, hint=hint), *error.diagnostics[1:])
+    named = _NAMED_INPUT.search(first)
+    place, hint = module.entry.name_span.start, ""
+    if "--max-memory" in first:
+        hint = "a larger --max-memory lets it run"
+    elif "--max-steps" in first:
+        hint = "a loop may not end; a larger --max-steps lets it run on"
+    elif inputs is not None and inputs_path is not None:
+        parameter = None if named is None else _parameter(module, named.group(1))
+        if parameter is not None:
+            place = parameter[0].name_span.start
+        array = None if named is None else inputs.get(named.group(1))
+        if parameter is not None and array is not None:
+            hint = _input_hint(array, parameter[1], config)
+        else:
+            keys = ", ".join(list(inputs)[:8]) + (", ..." if len(inputs) > 8 else "") if inputs else "nothing"
+            hint = f"{files.shown(inputs_path)} holds {keys}; the keys are p0, p1, ... in the parameters' order"
+    return HloError(module.source.diagnostic(place, first, hint=hint))
+
+
+def _parameter(module: HloModule, name: str) -> tuple[Instruction, ArrayShape] | None:
+    """The entry's parameter that takes the input of a name, and the shape of that leaf."""
+    from hlo_cp2ag.executor.plan import ModuleIndex
+
+    number = int(name[1:])
+    for parameter in ModuleIndex(module).parameters(module.entry):
+        shapes = list(_leaves(parameter))
+        if number < len(shapes):
+            return parameter, shapes[number]
+        number -= len(shapes)
+    return None
+
+
+def _input_hint(array: Array, shape: ArrayShape, config: GridConfig) -> str:
+    from hlo_cp2ag.ir.element_types import NUMPY_NAMES, dtype_of
+
+    dtype = dtype_of(shape.element_type)
+    if array.shape[1:] == shape.dimensions and array.ndim == len(shape.dimensions) + 1:
+        grid = f"the grid has {config.grid.device_count}: {config.describe()}"
+        return f"the array is for {array.shape[0]} devices, {grid}; --replica-count and --num-partitions set it"
+    if array.shape in (shape.dimensions, (config.grid.device_count, *shape.dimensions)):
+        if shape.element_type in NUMPY_NAMES:
+            return f"array.astype(numpy.{dtype.name}) makes it one"
+        return f"numpy has no {shape.element_type}: store its bits as uint{8 * dtype.itemsize}"
+    return ""
+
+
+# ---- while it runs ---------------------------------------------------------------------------------------------------
+
+
+class _Steps:
+    """How many instructions have been run so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, count: int) -> None:
+        self.count = count
+
+
+@contextlib.contextmanager
+def _bar(steps: _Steps, wanted: bool) -> Iterator[None]:
+    """A moving bar on stderr once the run has taken a while; how long it will take nobody knows."""
+    if not wanted:
+        yield
+        return
+    lock = threading.Lock()
+    stops: list[Callable[[], None]] = []
+    over = False
+
+    def start() -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+        from rich.text import Text
+
+        class Count(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text(f"{steps.count:,} instructions")
+
+        columns = ("running", BarColumn(), Count(), TimeElapsedColumn())
+        with lock:
+            if not over:
+                progress = Progress(*columns, console=Console(stderr=True), transient=True)
+                progress.add_task("", total=None)
+                progress.start()
+                stops.append(progress.stop)
+
+    timer = threading.Timer(_BAR_AFTER, start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            over = True
+        for stop in stops:
+            stop()
+
+
+class _Tracer:
+    """Prints what matching instructions compute."""
+
+    def __init__(self, pattern: str, devices: int) -> None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise HloError(f"cp2ag: error: --trace is no regular expression: {error}") from None
+        self.pattern = pattern
+        self.matched = False
+        self._devices = devices
+        self._heads: dict[Instruction, str] = {}
+
+    def __call__(self, instruction: Instruction, value: Value) -> None:
+        self.matched = True
+        head = self._heads.get(instruction)
+        if head is None:
+            what = f"{instruction.name} = {instruction.shape.to_text(False)} {instruction.opcode}"
+            place = instruction.module.source.diagnostic(instruction.name_span.start, what, severity="note")
+            head = self._heads[instruction] = place.header().replace(" note: ", " trace: ", 1)
+        console.say("\n".join([head, *self._lines(instruction, value)]), "trace")
+
+    def _lines(self, instruction: Instruction, value: Value) -> Iterator[str]:
+        from hlo_cp2ag.executor.values import Token
+        from hlo_cp2ag.executor.values import leaves as value_leaves
+
+        shapes = list(leaves(instruction.shape))
+        for number, (leaf, shape) in enumerate(zip(value_leaves(value), shapes, strict=True)):
+            array = shape.array if isinstance(shape, BufferShape) else shape
+            if len(shapes) > 1 or isinstance(value, tuple):
+                yield f"  leaf {number}: {array.to_text(False)}"
+            if not isinstance(leaf, Token):
+                yield from _readable(leaf, array.element_type, self._devices)
+
+
+# ---- what comes out --------------------------------------------------------------------------------------------------
+
+
+def _npz(outputs: Sequence[Array], shapes: Sequence[ArrayShape]) -> bytes:
+    """The outputs as an npz file, the same bytes for the same arrays."""
+    import io
+
+    import numpy as np
+
+    from hlo_cp2ag.executor.inputs import pack
+
+    stream = io.BytesIO()
+    arrays = {f"o{i}": pack(a, s.element_type) for i, (a, s) in enumerate(zip(outputs, shapes, strict=True))}
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def _described(name: str, array: Array, shape: ArrayShape) -> dict[str, Any]:
+    """One output for machines; the hash is of the npz array's elements, row-major and little-endian."""
+    import hashlib
+
+    from hlo_cp2ag.executor.inputs import pack
+    from hlo_cp2ag.executor.values import collapse
+
+    one = pack(collapse(array), shape.element_type)
+    little = one.astype(one.dtype.newbyteorder("<"), copy=False)
+    digest = hashlib.sha256()
+    for _ in range(array.shape[0] if one.shape[0] == 1 else 1):
+        digest.update(little.tobytes())
+    return {
+        "name": name,
+        "element_type": shape.element_type,
+        "dimensions": list(shape.dimensions),
+        "stored_as": one.dtype.name,
+        "devices": array.shape[0],
+        "devices_agree": one.shape[0] == 1,
+        "sha256": digest.hexdigest(),
+    }
+
+
+def _readable(array: Array, element_type: str, devices: int) -> list[str]:
+    """An array `[1 or devices, ...]` for people: one entry for each group of devices that have the same bits."""
+    groups = _groups(array)
+    lines: list[str] = []
+    for members in groups[:_MOST_GROUPS]:
+        if len(groups) == 1:
+            label = f"all {devices} devices" if devices > 1 else ""
+        else:
+            label = ("device " if len(members) == 1 else "devices ") + _ranges(members)
+        rows = _elements(array[members[0]], element_type).splitlines()
+        if len(rows) == 1:
+            lines.append("  " + (f"{label}: " if label else "") + rows[0])
+        else:
+            lines += [f"  {label}:"] * bool(label) + ["  " + "  " * bool(label) + row for row in rows]
+    if len(groups) > _MOST_GROUPS:
+        rest = sum(map(len, groups[_MOST_GROUPS:]))
+        lines.append(f"  ... and {rest} more devices with {len(groups) - _MOST_GROUPS} other values")
+    return lines
+
+
+def _groups(array: Array) -> list[list[int]]:
+    """The devices that have the same bits, by their first ones."""
+    import hashlib
+
+    from hlo_cp2ag.executor.values import bits_of, collapse
+
+    if collapse(array).shape[0] == 1:
+        return [[0]]
+    found: dict[bytes, list[int]] = {}
+    for device in range(array.shape[0]):
+        found.setdefault(hashlib.sha256(bits_of(array[device]).tobytes()).digest(), []).append(device)
+    return list(found.values())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Rising numbers in few words: 0-2, 5."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] + 1 == number:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    words = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}-{b}" for a, b in parts]
+    return ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
+
+
+def _elements(array: Array, element_type: str) -> str:
+    """Elements in brackets, with the digits that tell any two apart, in columns."""
+    import numpy as np
+
+    from hlo_cp2ag.ir.literal import element_words
+
+    width = 0
+
+    def word(element: object) -> str:
+        nonlocal width
+        text = element_words(np.array([element], array.dtype), element_type)[0]
+        if element_type == "pred":
+            text = ("false", "true")[int(text)]
+        width = max(width, len(text))
+        return text.rjust(width)
+
+    def once() -> str:
+        return np.array2string(
+            array, separator=", ", threshold=_SHOWN_WHOLE, max_line_width=_LINE, formatter={"all": word}
+        )
+
+    once()  # now the width is known
+    return once()
