@@ -15,19 +15,17 @@ UNBOUNDED = -1
 _BITS = {
     "pred": 8,
     **{f"{sign}{bits}": bits for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)},
-
-        "bf16": 16,
-        "f16": 16,
-        "f32": 32,
-        "f64": 64,
-        "c64": 64,
-        "c128": 128,
-        "f4e2m1fn": 4,
-        "f6e2m3fn": 6,
-        "f6e3m2fn": 6,
-        "token": 0,
-        "opaque": 0
-    ,
+    "bf16": 16,
+    "f16": 16,
+    "f32": 32,
+    "f64": 64,
+    "c64": 64,
+    "c128": 128,
+    "f4e2m1fn": 4,
+    "f6e2m3fn": 6,
+    "f6e3m2fn": 6,
+    "token": 0,
+    "opaque": 0,
     **{f"f8{kind}": 8 for kind in ("e3m4", "e4m3", "e4m3fn", "e4m3b11fnuz", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
 }
 

@@ -14,14 +14,13 @@ import pytest
 from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.text.checker import check_module
 from hlo_cp2ag.text.parser import parse
-from tests.text import xla_verdicts
+from tests.text.xla_parser import XlaParser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = ROOT.parent / "shared" / "corpus"
 PROBES = ROOT / "fixtures" / "probes.jsonl"
 
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here (../shared/corpus)")
-needs_xla = pytest.mark.skipif(not xla_verdicts.is_available(), reason="jaxlib is not installed")
 
 KNOWN_DIFFERENCES: dict[str, str] = {
     "replica_groups=[-2,2]<=[4]": "XLA takes a negative number of groups, which nothing can mean",
@@ -36,6 +35,13 @@ KNOWN_DIFFERENCES: dict[str, str] = {
 # What else differs, and is in no probe: XLA's lexer needs no blank after a number, `index=1ROOT x = ...` is two
 # instructions to it, an error to us; a layout's dimension may be negative there outside of tuples, `f32[2]{-1}`; and
 # `input_output_alias={ {}: (, {}) }`, with no parameter's number at all, passes.
+
+
+@pytest.fixture(scope="module")
+def xla() -> Iterator[XlaParser]:
+    parser = XlaParser()
+    yield parser
+    parser.close()
 
 
 def _probes(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -117,14 +123,12 @@ def test_fixtures_are_accepted() -> None:
         assert _verdict(path.read_bytes().decode()) == "accept", path
 
 
-@needs_xla
-def test_probes_are_what_xla_says() -> None:
+def test_probes_are_what_xla_says(xla: XlaParser) -> None:
     """The verdicts on file are those of the XLA at hand; a sample, since a crash costs a process."""
     rng = random.Random(7)
     probes = [p for p in _probes(PROBES) if p[2] != "crash"]
-    with xla_verdicts.XlaVerdicts() as xla:
-        for probe, text, verdict in rng.sample(probes, 400):
-            assert xla.verdict(text) == verdict, probe
+    for probe, text, verdict in rng.sample(probes, 400):
+        assert xla.ask(text)[0].replace("refuse", "reject") == verdict, probe
 
 
 # ---- mutations -----------------------------------------------------------------------------------------------------
@@ -181,20 +185,18 @@ def _mutate(rng: random.Random, tokens: list[str]) -> str:
 
 @pytest.mark.sweep
 @needs_corpus
-@needs_xla
-def test_mutations() -> None:
+def test_mutations(xla: XlaParser) -> None:
     """Damaged corpus files: XLA's verdict, and both our ways agree. At most two in a thousand may differ."""
     seed, count = int(os.environ.get("CP2AG_SEED", "1")), int(os.environ.get("CP2AG_MUTATIONS", "4000"))
     rng = random.Random(seed)
     texts = [p.read_bytes().decode() for p in _corpus_files() if p.stat().st_size < 5000]
     tokens = [_TOKENS.findall(text) for text in texts]
     different = []
-    with xla_verdicts.XlaVerdicts() as xla:
-        for _ in range(count):
-            text = _mutate(rng, rng.choice(tokens))
-            ours = _message(text, batch=True)
-            assert ours == _message(text, batch=False), text
-            verdict = xla.verdict(text)
-            if (ours == "") != (verdict == "accept") and not _GLUED.search(text):
-                different.append(f"XLA says {verdict}; {ours.splitlines()[0] if ours else 'we accept'}")
+    for _ in range(count):
+        text = _mutate(rng, rng.choice(tokens))
+        ours = _message(text, batch=True)
+        assert ours == _message(text, batch=False), text
+        verdict = xla.ask(text)[0]
+        if (ours == "") != (verdict == "accept") and not _GLUED.search(text):
+            different.append(f"XLA says {verdict}; {ours.splitlines()[0] if ours else 'we accept'}")
     assert len(different) <= count * 0.002, "\n".join(different)
