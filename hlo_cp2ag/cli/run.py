@@ -169,7 +169,7 @@ def command(
 
     steps = _Steps()
     try:
-        _bound(module, devices, max_memory, inputs is None, outputs_path is not None)
+        _bound(module, devices, max_memory, inputs is None, outputs_path is not None or as_json)
         with _bar(steps, console.is_terminal() and tracer is None):
             outputs = run(
                 module,
@@ -317,16 +317,17 @@ def _read_npz(path: str, max_memory: int) -> dict[str, Array]:
 
 def _bound(module: HloModule, devices: int, max_memory: int, random: bool, written: bool) -> None:
     """Raise before memory is taken that the run's own estimate does not know: ids, random arguments, the npz file."""
-    taken = 8 * devices
+    parts = [8 * devices]
     if random:
-        taken += sum(map(_bytes, _shapes_of_parameters(module))) * devices
+        parts.append(sum(map(_bytes, _shapes_of_parameters(module))) * devices)
     if written:
-        taken += sum(_bytes(shape) for shape in _leaves(module.entry.root)) * devices
-    if taken > max_memory:
+        parts.append(sum(map(_bytes, _leaves(module.entry.root))) * devices)
+    if sum(parts) > max_memory:
         what = " and ".join(["random arguments"] * random + ["outputs"] * written) or "ids"
+        number = "one device" if devices == 1 else f"{devices:,} devices"
         raise HloError(
-            f"the {what} of {devices:,} devices take {taken:,} bytes of memory, more than the {max_memory:,} allowed "
-            "(--max-memory)"
+            f"the {what} of {number} take {sum(parts[1:]) or parts[0]:,} bytes of memory, more than the "
+            f"{max_memory:,} allowed (--max-memory)"
         )
 
 
@@ -510,9 +511,19 @@ def _npz(outputs: Sequence[Array], shapes: Sequence[ArrayShape]) -> bytes:
     from hlo_cp2ag.executor.inputs import pack
 
     stream = io.BytesIO()
-    arrays = {f"o{i}": pack(a, s.element_type) for i, (a, s) in enumerate(zip(outputs, shapes, strict=True))}
+    arrays: dict[str, Array] = {}
+    for i, (array, shape) in enumerate(zip(outputs, shapes, strict=True)):
+        packed = pack(_collapsed(array), shape.element_type)
+        arrays[f"o{i}"] = np.broadcast_to(packed, (array.shape[0], *packed.shape[1:]))
     np.savez(stream, **arrays)  # type: ignore[arg-type]
     return stream.getvalue()
+
+
+def _collapsed(array: Array) -> Array:
+    """The array with a device axis of length 1 if all devices have the same bits; a view of one costs nothing."""
+    from hlo_cp2ag.executor.values import collapse
+
+    return array[:1] if array.strides[0] == 0 else collapse(array)
 
 
 def _described(name: str, array: Array, shape: ArrayShape) -> dict[str, Any]:
@@ -520,9 +531,8 @@ def _described(name: str, array: Array, shape: ArrayShape) -> dict[str, Any]:
     import hashlib
 
     from hlo_cp2ag.executor.inputs import pack
-    from hlo_cp2ag.executor.values import collapse
 
-    one = pack(collapse(array), shape.element_type)
+    one = pack(_collapsed(array), shape.element_type)
     little = one.astype(one.dtype.newbyteorder("<"), copy=False)
     digest = hashlib.sha256()
     for _ in range(array.shape[0] if one.shape[0] == 1 else 1):
@@ -544,10 +554,10 @@ def _readable(array: Array, element_type: str, devices: int) -> list[str]:
     lines: list[str] = []
     for members in groups[:_MOST_GROUPS]:
         if len(groups) == 1:
-            label = f"all {devices} devices" if devices > 1 else ""
+            label = "every device" if devices > 1 else ""
         else:
             label = ("device " if len(members) == 1 else "devices ") + _ranges(members)
-        rows = _elements(array[members[0]], element_type).splitlines()
+        rows = [row for row in _elements(array[members[0]], element_type).splitlines() if row.strip()]
         if len(rows) == 1:
             lines.append("  " + (f"{label}: " if label else "") + rows[0])
         else:
@@ -562,9 +572,9 @@ def _groups(array: Array) -> list[list[int]]:
     """The devices that have the same bits, by their first ones."""
     import hashlib
 
-    from hlo_cp2ag.executor.values import bits_of, collapse
+    from hlo_cp2ag.executor.values import bits_of
 
-    if collapse(array).shape[0] == 1:
+    if _collapsed(array).shape[0] == 1:
         return [[0]]
     found: dict[bytes, list[int]] = {}
     for device in range(array.shape[0]):
