@@ -21,7 +21,7 @@ TROUBLE = 2
 _INTERRUPTED = 130
 
 
-class _ClosedPipe(Exception):
+class _ClosedPipeError(Exception):
     """Nobody reads our output any more. Click would make exit code 1 of a BrokenPipeError."""
 
 
@@ -32,7 +32,7 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise _ClosedPipe from None
+            raise _ClosedPipeError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -75,7 +75,7 @@ def main() -> None:
     except HloError as error:
         console.error(error)
         code = TROUBLE
-    except (_ClosedPipe, BrokenPipeError):
+    except (_ClosedPipeError, BrokenPipeError):
         files.discard(sys.stdout)
         code = 0
     except RecursionError:

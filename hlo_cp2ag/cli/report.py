@@ -12,9 +12,7 @@ from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, S
 from hlo_cp2ag.lowering.options import LoweringOptions
 
 
-def report_json(
-    results: Sequence[RewriteResult], in_path: str, out_path: str | None, platform_version: str
-) -> str:
+def report_json(results: Sequence[RewriteResult], in_path: str, out_path: str | None, platform_version: str) -> str:
     """The report as text, two blanks of indentation, keys in a fixed order, a final newline.
 
     `out_path` is None where nothing is written.
@@ -40,7 +38,10 @@ def _module(result: RewriteResult, platform_version: str) -> dict[str, Any]:
             "total": config.grid.device_count,
             "is_lower_bound": config.is_lower_bound,
             "profile": options.profile,
-            **{name: _option(options, name) for name in ("gate", "non_target", "device_id", "gather_dimension", "sub_byte")},
+            **{
+                name: _option(options, name)
+                for name in ("gate", "non_target", "device_id", "gather_dimension", "sub_byte")
+            },
             "names": options.names,
             "only": options.only,
             "platform_version": platform_version,

@@ -22,6 +22,9 @@ class _Run:
 
     results: list[RewriteResult] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
+    """The new text, part by part."""
+    parts: list[tuple[int, RewriteResult | None]] = field(default_factory=list)
+    """How long each part was, and what became of it; None for one that holds no module."""
 
     @property
     def changed(self) -> bool:
@@ -112,6 +115,7 @@ def command(
     for part, first_line in files.split_modules(text) if split_input_file else [(text, 1)]:
         if split_input_file and _holds_nothing(part):
             run.pieces.append(part)
+            run.parts.append((len(part), None))
             continue
         module = parse_source(SourceText(part, files.shown(in_path), first_line, data if part is text else None))
         result = rewrite(
@@ -133,6 +137,7 @@ def command(
         )
         result.core_count = core_count(platform_version, nc_divisor, override_core_count)
         run.results.append(result)
+        run.parts.append((len(part), result))
         run.pieces.append(result.text if result.changed else part)
     if not run.results:
         raise HloError(SourceText(text, files.shown(in_path)).diagnostic(0, "no HLO here: the text is empty"))
@@ -144,7 +149,9 @@ def command(
     if report_path is not None:
         from hlo_cp2ag.cli.report import report_json
 
-        files.write_bytes(report_path, report_json(run.results, in_path, None if check_only else out_path, platform_version).encode())
+        files.write_bytes(
+            report_path, report_json(run.results, in_path, None if check_only else out_path, platform_version).encode()
+        )
     if not quiet:
         _summarize(run, out_path, check_only)
     return _NO if (check_only and run.changed) or (require_all and run.left) else 0
@@ -173,25 +180,12 @@ def _write(run: _Run, data: bytes, text: str, in_path: str, out_path: str, check
 def _all_edits(run: _Run) -> list[tuple[int, int, str]]:
     """The edits of all parts, in offsets of the whole text."""
     edits: list[tuple[int, int, str]] = []
-    base = part = 0
-    by_part = {i: result for i, result in _numbered(run)}
-    for part, piece in enumerate(run.pieces):
-        result = by_part.get(part)
-        if result is None:
-            base += len(piece)
-            continue
-        edits += [(base + e.span.start, base + e.span.end, e.text) for e in result.edits]
-        base += len(result.source.text)
+    base = 0
+    for length, result in run.parts:
+        if result is not None:
+            edits += [(base + e.span.start, base + e.span.end, e.text) for e in result.edits]
+        base += length
     return edits
-
-
-def _numbered(run: _Run) -> list[tuple[int, RewriteResult]]:
-    numbered: list[tuple[int, RewriteResult]] = []
-    results = iter(run.results)
-    for part, piece in enumerate(run.pieces):
-        if not (len(run.pieces) > 1 and _holds_nothing(piece)):
-            numbered.append((part, next(results)))
-    return numbered
 
 
 def _summarize(run: _Run, out_path: str, check_only: bool) -> None:

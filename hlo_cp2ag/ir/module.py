@@ -190,7 +190,9 @@ class Instruction:
         if self._operands is None:
             for operand in self.body.operands:
                 if operand.name is None:
-                    raise self.error("an operand that is written out in place has no instruction of its own", operand.span)
+                    raise self.error(
+                        "an operand that is written out in place has no instruction of its own", operand.span
+                    )
             self._operands = tuple(self.operand_instruction(operand) for operand in self.body.operands)
         return self._operands
 

@@ -64,7 +64,8 @@ class InstructionPrinter(Protocol):
 class NameOf(Protocol):
     """Says under which name a value is known in the new text."""
 
-    def __call__(self, value: Value | str) -> str: ...
+    def __call__(self, value: Value | str) -> str:
+        """The name, without `%`."""
 
 
 class Rewriter:

@@ -35,9 +35,7 @@ class SourceText:
 
     __slots__ = ("_anchor", "_has_returns", "_starts", "data", "filename", "first_line", "text")
 
-    def __init__(
-        self, text: str, filename: str = "<string>", first_line: int = 1, data: bytes | None = None
-    ) -> None:
+    def __init__(self, text: str, filename: str = "<string>", first_line: int = 1, data: bytes | None = None) -> None:
         """`first_line` is the number of the text's first line, for a part of a split file.
 
         `data` is the same text as bytes, where somebody has it; only pure ASCII is kept.

@@ -1,0 +1,1 @@
+"""The pass: collective-permute to all-gather."""

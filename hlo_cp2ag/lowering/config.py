@@ -25,7 +25,14 @@ _MESH = re.compile(r"mesh\[([^\]]*)\]")
 _MESH_AXIS_SIZE = re.compile(r"=(\d{1,9})(?!\d)")
 _GROUPED = frozenset(
     f"{opcode}{suffix}"
-    for opcode in ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-broadcast", "ragged-all-to-all")
+    for opcode in (
+        "all-gather",
+        "all-reduce",
+        "reduce-scatter",
+        "all-to-all",
+        "collective-broadcast",
+        "ragged-all-to-all",
+    )
     for suffix in ("", "-start")
 )
 

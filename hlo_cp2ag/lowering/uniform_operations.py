@@ -56,21 +56,25 @@ def kind_of(instruction: Instruction) -> str:
 
 
 def varies_by(instruction: Instruction) -> Varies:
+    """That a value varies because of the operation that computes it."""
     return Varies(f"the {instruction.opcode or 'unknown operation'} {place_of(instruction)}")
 
 
 def place_of(instruction: Instruction) -> str:
+    """An instruction for a message: `%add.3 (line 12)`."""
     name = f"%{instruction.name}" if instruction.name else "without a name"
     return f"{name} (line {instruction.module.source.position(instruction.name_span.start).line})"
 
 
 def title_of(computation: Computation) -> str:
+    """A computation for a message."""
     if computation.name:
         return f"computation {computation.name}"
     return f"the computation on line {computation.module.source.position(computation.span.start).line}"
 
 
 def written_out(instruction: Instruction) -> Varies:
+    """That a value varies because an operand has no instruction of its own to follow."""
     return Varies(f"an operand of {place_of(instruction)} that is written out in place")
 
 
@@ -138,6 +142,7 @@ def origin_of(instruction: Instruction, path: Path) -> tuple[Instruction, Path]:
 
 
 def index_of(instruction: Instruction) -> int:
+    """The element that a get-tuple-element takes. Raises HloSyntaxError if it does not say."""
     start = _behind_opcode(instruction)
     plain = _PLAIN_INDEX.match(instruction.text, start) if start >= 0 else None
     if plain is not None:
@@ -149,6 +154,7 @@ def index_of(instruction: Instruction) -> int:
 
 
 def parameter_number(instruction: Instruction) -> int:
+    """The number of a parameter. Raises HloSyntaxError if it has none."""
     start = _behind_opcode(instruction)
     plain = _PLAIN_PARAMETER.match(instruction.text, start) if start >= 0 else None
     if plain is not None:

@@ -37,7 +37,27 @@ _ATTRIBUTE = re.compile(
 _AFTER_ATTRIBUTE = re.compile(rf"{BLANK}*(?:,|$)")
 
 KEYWORDS = frozenset(
-    ["true", "false", "inf", "nan", "HloModule", "ENTRY", "ROOT", "FileLocations", "FileNames", "FunctionNames", "StackFrames", "maximal", "replicated", "manual", "last_tile_dim_replicate", "shard_as", "shard_like", "unknown", "unreduced"]
+    [
+        "true",
+        "false",
+        "inf",
+        "nan",
+        "HloModule",
+        "ENTRY",
+        "ROOT",
+        "FileLocations",
+        "FileNames",
+        "FunctionNames",
+        "StackFrames",
+        "maximal",
+        "replicated",
+        "manual",
+        "last_tile_dim_replicate",
+        "shard_as",
+        "shard_like",
+        "unknown",
+        "unreduced",
+    ]
 )
 """Words that XLA's lexer reserves: no names, unless a `%` stands before them."""
 

@@ -45,7 +45,8 @@ def parser() -> Lark:
     from hlo_cp2ag.text import grammar_tables
 
     if lark.__version__.rsplit(".", 1)[0] == grammar_tables.LARK_VERSION.rsplit(".", 1)[0]:
-        return lark.Lark._load_from_dict(grammar_tables.DATA, grammar_tables.MEMO)
+        loaded: Lark = lark.Lark._load_from_dict(grammar_tables.DATA, grammar_tables.MEMO)  # type: ignore[no-untyped-call]
+        return loaded
     return build()
 
 

@@ -48,7 +48,9 @@ class InstructionTable:
         if self._cut_spans is None:
             lines = self._masked.split("\n")
             starts = accumulate((len(line) + 1 for line in lines), initial=0)
-            self._cut_spans = [(start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line.strip(" ")]
+            self._cut_spans = [
+                (start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line.strip(" ")
+            ]
         return self._cut_spans
 
     def names(self) -> list[str]:
@@ -143,9 +145,7 @@ class InstructionTable:
         lead = len(line) - len(line.lstrip(" \t\r\n"))
         begin = base + lead
         end = begin + len(line.strip(" \t\r\n"))
-        return Instruction(
-            self._computation, "", Span(begin, begin), opcode_behind(line, lead), True, Span(begin, end)
-        )
+        return Instruction(self._computation, "", Span(begin, begin), opcode_behind(line, lead), True, Span(begin, end))
 
 
 def is_cut_by_lines(table: object) -> bool:

@@ -1,0 +1,1 @@
+"""Who is on the grid, and who talks to whom."""

@@ -97,7 +97,12 @@ def test_erasing_takes_the_line() -> None:
     assert b is not None
     edits.rename_uses(b, "a.1")
     edits.erase(b)
-    assert [line.split(" = ")[0].strip() for line in edits.apply().splitlines()[8:12]] == ["%p", "%a", "%a.1", "ROOT %out"]
+    assert [line.split(" = ")[0].strip() for line in edits.apply().splitlines()[8:12]] == [
+        "%p",
+        "%a",
+        "%a.1",
+        "ROOT %out",
+    ]
 
 
 def test_channel_ids_in_strings_do_not_count() -> None:

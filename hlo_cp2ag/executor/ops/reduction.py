@@ -2,8 +2,8 @@
 
 How XLA's CPU backend adds up, measured (jaxlib 0.10) and followed here:
 
-- `reduce` and `reduce-window` keep the accumulator in the reducer's own type: sums of bf16, f16 and f8 are rounded after
-  every addition. (JAX itself converts to f32 around its sums.)
+- `reduce` and `reduce-window` keep the accumulator in the type of the reducer: sums of bf16, f16 and f8 are rounded
+  after every addition. (JAX itself converts to f32 around its sums.)
 - Where a reduced dimension has more than 32 elements and a float result, XLA first reduces windows of 32 elements
   (TreeReductionRewriter: padded evenly on both sides to a multiple of 32, or to one window if it is shorter), and then
   their results; elements of a window from first to last. That order is kept for the simple reducers.
