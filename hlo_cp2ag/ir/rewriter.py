@@ -7,7 +7,7 @@ result of another permute that is replaced in the same run.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,8 +71,12 @@ class NameOf(Protocol):
 class Rewriter:
     """Collects edits of one module. `edits()` gives them in text order; nothing is written twice."""
 
-    def __init__(self, module: HloModule, printer: InstructionPrinter) -> None:
+    def __init__(
+        self, module: HloModule, printer: InstructionPrinter, check: Callable[[Instruction], None] | None = None
+    ) -> None:
+        """`check` is called with every instruction that uses a renamed one; it raises HloSyntaxError for a bad one."""
         self.module = module
+        self._check = check
         self._printer = printer
         self._before: dict[Instruction, list[NewInstruction]] = {}
         self._replaced: dict[Instruction, NewInstruction] = {}
@@ -196,6 +200,8 @@ class Rewriter:
             seen.add(user)
             if user in self._replaced or user in self._erased:
                 continue
+            if self._check is not None:
+                self._check(user)
             for operand in user.body.operands:
                 yield from _operand_edits(operand, names)
             predecessors = user.attribute_text("control-predecessors")

@@ -25,6 +25,7 @@ from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target, gate_ver
 from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
 from hlo_cp2ag.lowering.options import LoweringOptions, options_for
 from hlo_cp2ag.lowering.sites import permutes
+from hlo_cp2ag.text.check_touched import check_touched
 from hlo_cp2ag.text.parser import parse_source
 from hlo_cp2ag.text.printer import Printer
 
@@ -179,7 +180,7 @@ class _Pass:
         self.grid = config.grid
         self.log = log
         self._uniformity: Uniformity | None = None
-        self.rewriter = Rewriter(module, Printer())
+        self.rewriter = Rewriter(module, Printer(), check_touched)
         self.calls = CallGraph(module)
         self.result = RewriteResult(module, config, options)
         self.result.warnings.extend(self._warning(message) for message in config.warnings)
@@ -260,6 +261,8 @@ class _Pass:
 
     def _rewrite(self, site: Site) -> None:
         permute, options = site.permute, self.options
+        for touched in (permute, *permute.operands):
+            check_touched(touched)
         if self.log is not None:
             self.log(f"Found collective-permute: {permute.text}")
         self._warn_of_repeated_pairs(site)

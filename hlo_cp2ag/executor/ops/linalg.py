@@ -1,0 +1,158 @@
+"""dot, triangular-solve, cholesky.
+
+Products of floats are added up in f32 (f64 where an operand or the result has it) and rounded once to the result's
+type, as XLA's CPU backend does it for bf16, f16 and f8 as well (measured, jaxlib 0.10); integers wrap in the result's
+type; pred is or of ands, or a count where the result is an integer.
+
+Every lane's matrices are multiplied by a call of their own and laid out alike, so that a lane's bits do not depend on
+how many lanes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from hlo_cp2ag.executor.arithmetic import compute_dtype, lift, lower, round_to, wrap
+from hlo_cp2ag.executor.registry import Context, array_shape, flag, integers, op
+from hlo_cp2ag.executor.values import Array, array_shape_of
+from hlo_cp2ag.ir.element_types import dtype_of
+from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.ir.shape import element_bits, is_complex, is_floating, is_integer
+
+_EXACT = 53
+"""f64 holds integers of so many bits."""
+
+
+def multiply_matrices(a: Array, b: Array, types: tuple[str, str], result: str) -> Array:
+    """`a @ b` for arrays `[..., m, k]` and `[..., k, n]` of the two types, as elements of the type `result`."""
+    wide = product_dtype(types, result, a.shape[-1])
+    x, y = (_contiguous(lift(m, t), wide) for m, t in zip((a, b), types, strict=True))
+    product = np.asarray(np.matmul(x, y))
+    if result == "pred":
+        return product != 0
+    if is_integer(result):
+        return wrap(product.astype(np.int64) if wide == np.float64 else product, result)
+    if is_floating(result):
+        return round_to(product, result)
+    return product.astype(dtype_of(result), copy=False)
+
+
+def product_dtype(types: tuple[str, str], result: str, terms: int) -> np.dtype[np.generic]:
+    """What the products of elements of two types are added up in."""
+    if is_complex(result) or any(map(is_complex, types)):
+        return np.dtype(np.complex128 if {"c128", "f64"} & {*types, result} else np.complex64)
+    if is_integer(result):
+        bits = sum(1 if t == "pred" else element_bits(t) if is_integer(t) else 64 for t in types)
+        # BLAS is fast, and exact as long as f64 holds the sums.
+        return np.dtype(np.float64) if bits + terms.bit_length() <= _EXACT else compute_dtype(result)
+    return np.dtype(np.float64 if "f64" in (*types, result) else np.float32)
+
+
+def _contiguous(x: Array, dtype: np.dtype[np.generic]) -> Array:
+    return np.ascontiguousarray(x.astype(dtype, copy=False))
+
+
+@op("dot")
+def dot(context: Context, instruction: Instruction, lhs: Array, rhs: Array, *metadata: Array) -> Array:
+    """Semantics: XLA operation semantics, DotGeneral: batch dimensions, free ones of the left, free ones of the right.
+
+    `operand_precision` and `algorithm` allow less exact sums than these, and do not ask for any. Further operands
+    (sparsity) are passed over, as XLA's CPU backend does it.
+    """
+    shape = array_shape(instruction)
+    left, right = (array_shape_of(s).element_type for s in context.operand_shapes(instruction)[:2])
+    a, batch, free_left = _as_matrices(instruction, lhs, "lhs")
+    b, _, free_right = _as_matrices(instruction, rhs, "rhs")
+    product = multiply_matrices(a, b.swapaxes(-1, -2), (left, right), shape.element_type)
+    return product.reshape(product.shape[0], *batch, *free_left, *free_right)
+
+
+def _as_matrices(
+    instruction: Instruction, x: Array, side: str
+) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
+    """An operand as `[lanes, batch, free, contracting]`, and its batch and free sizes."""
+    batch = integers(instruction, f"{side}_batch_dims")
+    contracting = integers(instruction, f"{side}_contracting_dims")
+    free = tuple(d for d in range(x.ndim - 1) if d not in batch + contracting)
+    sizes = x.shape[1:]
+    turned = x.transpose(0, *(d + 1 for d in (*batch, *free, *contracting)))
+    batch_sizes, free_sizes = tuple(sizes[d] for d in batch), tuple(sizes[d] for d in free)
+    count = [int(np.prod(n, dtype=np.int64)) for n in (batch_sizes, free_sizes, [sizes[d] for d in contracting])]
+    return turned.reshape(x.shape[0], *count), batch_sizes, free_sizes
+
+
+# ---- factors and triangles -------------------------------------------------------------------------------------------
+
+
+def widest(x: Array, element_type: str) -> Array:
+    """Floats as f64 and complex numbers as c128."""
+    return lift(x, element_type).astype(np.complex128 if is_complex(element_type) else np.float64)
+
+
+def narrowed(x: Array, element_type: str) -> Array:
+    """f64 or c128 as an element type."""
+    return round_to(x, element_type) if is_floating(element_type) else lower(x, element_type)
+
+
+@op("triangular-solve")
+def triangular_solve(context: Context, instruction: Instruction, a: Array, b: Array) -> Array:
+    """Semantics: XLA operation semantics, TriangularSolve: x with op(a) x = b, or x op(a) = b without `left_side`.
+
+    Only the one triangle of `a` `[..., n, n]` is looked at, nor its diagonal with `unit_diagonal`. A zero on the
+    diagonal makes infinities and NaNs. Computed in f64 and rounded once.
+    """
+    element_type = array_shape(instruction).element_type
+    lower_side, left = flag(instruction, "lower"), flag(instruction, "left_side")
+    matrix, x = widest(a, element_type), np.array(widest(b, element_type))
+    how = cast(str, instruction.attribute("transpose_a", "NO_TRANSPOSE"))
+    if how == "ADJOINT":
+        matrix = np.conj(matrix)
+    if not left:
+        x = x.swapaxes(-1, -2)
+    if (how != "NO_TRANSPOSE") == left:  # x op(a) = b is op(a)^T x^T = b^T
+        matrix, lower_side = matrix.swapaxes(-1, -2), not lower_side
+    lanes = max(matrix.shape[0], x.shape[0])
+    x = np.array(np.broadcast_to(x, (lanes, *x.shape[1:])))
+    size = matrix.shape[-1]
+    unit = flag(instruction, "unit_diagonal")
+    for row in range(size) if lower_side else range(size - 1, -1, -1):
+        known = slice(0, row) if lower_side else slice(row + 1, size)
+        rest = x[..., row, :] - np.matmul(matrix[..., row : row + 1, known], x[..., known, :])[..., 0, :]
+        x[..., row, :] = rest if unit else rest / matrix[..., row, row, np.newaxis]
+    return narrowed(x if left else x.swapaxes(-1, -2), element_type)
+
+
+@op("cholesky")
+def cholesky(context: Context, instruction: Instruction, a: Array) -> Array:
+    """Semantics: XLA operation semantics, Cholesky: the lower l with a = l l^H, or the upper u with a = u^H u.
+
+    Only that triangle of `a` `[..., n, n]` is looked at; the other one of the result is 0. A matrix that is not
+    positive definite gives NaN everywhere in its triangle. Computed in f64 and rounded once.
+    """
+    element_type = array_shape(instruction).element_type
+    matrix = widest(a, element_type)
+    from_lower = flag(instruction, "lower")
+    if not from_lower:
+        matrix = np.conj(matrix.swapaxes(-1, -2))
+    factor = np.zeros_like(matrix)
+    bad = np.zeros(matrix.shape[:-2], np.bool_)
+    for column in range(matrix.shape[-1]):
+        done = factor[..., :, :column]
+        rest = matrix[..., column:, column] - np.matmul(
+            done[..., column:, :], np.conj(done[..., column, :, np.newaxis])
+        )[..., 0]  # fmt: skip
+        pivot = rest[..., 0].real
+        bad |= ~(pivot > 0)
+        factor[..., column:, column] = rest / np.sqrt(np.where(pivot > 0, pivot, 1))[..., np.newaxis]
+        factor[..., column, column] = np.sqrt(np.where(pivot > 0, pivot, 1))
+    triangle = np.tril(np.ones(matrix.shape[-2:], np.bool_))
+    factor = np.where(bad[..., np.newaxis, np.newaxis] & triangle, np.nan, factor)
+    return narrowed(factor if from_lower else np.conj(factor.swapaxes(-1, -2)), element_type)
+
+
+def prod(sizes: Sequence[int]) -> int:
+    """The number of elements of an array of these sizes."""
+    return int(np.prod(sizes, dtype=np.int64))

@@ -1,0 +1,60 @@
+"""What is checked of an instruction that an edit touches: a permute, its operands, its users.
+
+`rewrite` reads no other bodies, so this is what stands between it and text that it would carry along without
+understanding. Names and shapes of operands are resolved where they are used; here the opcode must be one, and its attributes
+known, given once, complete and readable. The whole of XLA's rules is `check`'s business.
+"""
+
+from __future__ import annotations
+
+from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.text import opcodes
+from hlo_cp2ag.text.check_names import closest
+from hlo_cp2ag.text.parser import read_value
+
+_BY_OPERANDS = frozenset(("broadcast", "conditional"))
+"""Which attributes these take depends on their operands' shapes."""
+_NAMES_IN_THE_MODULE = frozenset(("computation", "computation_list", "instruction_list"))
+
+_fine: set[tuple[str, tuple[str, ...], int]] = set()
+"""Opcode, attribute names and number of operands that were found in order."""
+
+
+def check_touched(instruction: Instruction) -> None:
+    """Checks one instruction by itself. Raises HloSyntaxError that points at what is wrong."""
+    body = instruction.body
+    names = tuple([attribute.name for attribute in body.attributes])
+    key = (body.opcode, names, len(body.operands))
+    if key not in _fine:
+        _check_names(instruction, names)
+        if len(_fine) < 100_000:
+            _fine.add(key)
+    source = instruction.module.source
+    for attribute in body.attributes:
+        if opcodes.attribute_kind(body.opcode, attribute.name) not in _NAMES_IN_THE_MODULE:
+            read_value(source, attribute, body.opcode)
+
+
+def _check_names(instruction: Instruction, names: tuple[str, ...]) -> None:
+    body = instruction.body
+    spec = opcodes.opcode_spec(body.opcode)
+    if spec is None:
+        hint = closest(body.opcode, opcodes.OPCODES)
+        raise instruction.error(f"unknown opcode {body.opcode!r}", body.opcode_span, hint)
+    seen: set[str] = set()
+    for attribute in body.attributes:
+        if attribute.name in seen:
+            raise instruction.error(f"the attribute {attribute.name} is given twice", attribute.span)
+        seen.add(attribute.name)
+        if attribute.name not in spec.allowed and spec.opcode not in _BY_OPERANDS:
+            hint = closest(attribute.name, spec.allowed)
+            raise instruction.error(f"{body.opcode} takes no attribute {attribute.name!r}", attribute.span, hint)
+    for name in sorted(spec.required - seen) if spec.opcode not in _BY_OPERANDS else ():
+        raise instruction.error(f"{body.opcode} needs the attribute {name}", body.opcode_span)
+    counts = spec.operand_counts
+    if spec.wrapped is None and counts is not None and body.opcode not in ("constant", "parameter"):
+        nameless = any(operand.name is None and operand.nested is None for operand in body.operands)
+        if len(body.operands) not in counts and not nameless and not spec.opcode.startswith("async"):
+            wanted = " or ".join(map(str, sorted(counts)))
+            message = f"{body.opcode} takes {wanted} operand{'' if wanted == '1' else 's'}, it has {len(body.operands)}"
+            raise instruction.error(message, body.opcode_span)
