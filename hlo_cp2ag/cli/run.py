@@ -155,6 +155,7 @@ def command(
     _refuse_conflicts(in_path, inputs_path, outputs_path, show, as_json)
     data = files.read_bytes(in_path)
     module = parse_source(SourceText(files.decode(data, in_path), files.shown(in_path), 1, data))
+    module.check()
     config = _grid(module, replica_count, num_partitions, secondary_mesh_count, strict_grid)
     devices = config.grid.device_count
     warnings = [module.source.diagnostic(_header(module), text, severity="warning") for text in _warnings(config)]
@@ -317,16 +318,14 @@ def _read_npz(path: str, max_memory: int) -> dict[str, Array]:
 
 def _bound(module: HloModule, devices: int, max_memory: int, random: bool, written: bool) -> None:
     """Raise before memory is taken that the run's own estimate does not know: ids, random arguments, the npz file."""
-    parts = [8 * devices]
-    if random:
-        parts.append(sum(map(_bytes, _shapes_of_parameters(module))) * devices)
-    if written:
-        parts.append(sum(map(_bytes, _leaves(module.entry.root))) * devices)
-    if sum(parts) > max_memory:
-        what = " and ".join(["random arguments"] * random + ["outputs"] * written) or "ids"
+    ids = 8 * devices
+    arguments = sum(map(_bytes, _shapes_of_parameters(module))) * devices if random else 0
+    outputs = sum(map(_bytes, _leaves(module.entry.root))) * devices if written else 0
+    if ids + arguments + outputs > max_memory:
+        what = " and ".join(["random arguments"] * bool(arguments) + ["outputs"] * bool(outputs)) or "ids"
         number = "one device" if devices == 1 else f"{devices:,} devices"
         raise HloError(
-            f"the {what} of {number} take {sum(parts[1:]) or parts[0]:,} bytes of memory, more than the "
+            f"the {what} of {number} take {arguments + outputs or ids:,} bytes of memory, more than the "
             f"{max_memory:,} allowed (--max-memory)"
         )
 

@@ -130,7 +130,7 @@ def _header_count(module: HloModule, name: str) -> int | None:
         return None
     text = attribute.value_text.strip()
     if not re.fullmatch(r"-?\d{1,18}", text):
-        raise module.source.error(attribute.value_span.start, f"{name} must be an integer of 64 bits")
+        raise module.source.error(attribute.value_span.start, f"{name} must be an integer")
     if int(text) < 1:
         raise module.source.error(
             attribute.value_span.start,

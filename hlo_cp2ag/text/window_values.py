@@ -87,6 +87,7 @@ def read_padding(reader: Reader) -> PaddingConfig:
 
 def read_slices(reader: Reader) -> SliceRanges:
     """`{[0:8:2], [0:1]}`."""
+
     def item() -> tuple[int, int, int]:
         start, numbers = reader.start, reader.integers("[", "]", ":")
         if len(numbers) not in (2, 3):

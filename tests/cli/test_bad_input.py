@@ -67,16 +67,19 @@ MESSAGES: dict[str, tuple[str | bytes, str]] = {
     ),
     "prose": (
         "This is not HLO at all.\n",
-        "in.hlo:1:1: error: expects a shape and an opcode, but sees 'This'\n  This is not HLO at all.\n  ^\n",
+        "in.hlo:1:1: error: expects a shape and an opcode, but sees 'This'\n  This is not HLO at all.\n  ^\n"
+        "  hint: HLO text begins with HloModule, or is one instruction such as f32[2] negate(f32[2])\n",
     ),
     "json": (
         '{"a": [1, 2]}\n',
-        "in.hlo:1:1: error: expects a shape and an opcode, but sees '{'\n  {\"a\": [1, 2]}\n  ^\n",
+        "in.hlo:1:1: error: expects a shape and an opcode, but sees '{'\n  {\"a\": [1, 2]}\n  ^\n"
+        "  hint: HLO text begins with HloModule, or is one instruction such as f32[2] negate(f32[2])\n",
     ),
     "mlir": (
         "module @jit_f { func.func @main() { return } }\n",
         "in.hlo:1:1: error: expects a shape and an opcode, but sees 'module'\n"
-        "  module @jit_f { func.func @main() { return } }\n  ^\n",
+        "  module @jit_f { func.func @main() { return } }\n  ^\n"
+        "  hint: HLO text begins with HloModule, or is one instruction such as f32[2] negate(f32[2])\n",
     ),
     "binary": (
         b"\x0a\x04main\x12\x00\x1a\xff\xfe\x00\x01" * 20,
@@ -212,12 +215,13 @@ MESSAGES: dict[str, tuple[str | bytes, str]] = {
     "not_closed": (
         HEAD + PERMUTE,
         "in.hlo:3:1: error: computation 'main' is not closed by a }\n  ENTRY main {\n  ^\n"
-        "  hint: a bracket in it does not match, or the file is cut off\n",
+        "  hint: the file may be cut off\n",
     ),
     "bracket_mismatch": (
         _with(f"  cp = f32[2] collective-permute(p}}, {PAIRS}\n"),
-        "in.hlo:3:1: error: computation 'main' is not closed by a }\n  ENTRY main {\n  ^\n"
-        "  hint: a bracket in it does not match, or the file is cut off\n",
+        "in.hlo:5:33: error: this ( is not closed\n"
+        f"    cp = f32[2] collective-permute(p}}, {PAIRS}\n" + " " * 34 + "^\n"
+        "  hint: in computation 'main'\n",
     ),
     "string_not_closed": (
         _with('  n = f32[2] negate(p), metadata={op_name="x}\n'),

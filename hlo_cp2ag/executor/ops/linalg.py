@@ -10,7 +10,6 @@ how many lanes there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -29,12 +28,17 @@ _EXACT = 53
 def multiply_matrices(a: Array, b: Array, types: tuple[str, str], result: str) -> Array:
     """`a @ b` for arrays `[..., m, k]` and `[..., k, n]` of the two types, as elements of the type `result`."""
     wide = product_dtype(types, result, a.shape[-1])
-    x, y = (_contiguous(lift(m, t), wide) for m, t in zip((a, b), types, strict=True))
-    product = np.asarray(np.matmul(x, y))
+    x, y = (lift(m, t).astype(wide, copy=False) for m, t in zip((a, b), types, strict=True))
+    return multiply_wide(x, y, result)
+
+
+def multiply_wide(a: Array, b: Array, result: str) -> Array:
+    """`a @ b` for arrays in what `product_dtype` says, as elements of the type `result`."""
+    product = np.asarray(np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b)))
     if result == "pred":
         return product != 0
     if is_integer(result):
-        return wrap(product.astype(np.int64) if wide == np.float64 else product, result)
+        return wrap(product.astype(np.int64) if product.dtype == np.float64 else product, result)
     if is_floating(result):
         return round_to(product, result)
     return product.astype(dtype_of(result), copy=False)
@@ -49,10 +53,6 @@ def product_dtype(types: tuple[str, str], result: str, terms: int) -> np.dtype[n
         # BLAS is fast, and exact as long as f64 holds the sums.
         return np.dtype(np.float64) if bits + terms.bit_length() <= _EXACT else compute_dtype(result)
     return np.dtype(np.float64 if "f64" in (*types, result) else np.float32)
-
-
-def _contiguous(x: Array, dtype: np.dtype[np.generic]) -> Array:
-    return np.ascontiguousarray(x.astype(dtype, copy=False))
 
 
 @op("dot")
@@ -70,9 +70,7 @@ def dot(context: Context, instruction: Instruction, lhs: Array, rhs: Array, *met
     return product.reshape(product.shape[0], *batch, *free_left, *free_right)
 
 
-def _as_matrices(
-    instruction: Instruction, x: Array, side: str
-) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
+def _as_matrices(instruction: Instruction, x: Array, side: str) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
     """An operand as `[lanes, batch, free, contracting]`, and its batch and free sizes."""
     batch = integers(instruction, f"{side}_batch_dims")
     contracting = integers(instruction, f"{side}_contracting_dims")
@@ -151,8 +149,3 @@ def cholesky(context: Context, instruction: Instruction, a: Array) -> Array:
     triangle = np.tril(np.ones(matrix.shape[-2:], np.bool_))
     factor = np.where(bad[..., np.newaxis, np.newaxis] & triangle, np.nan, factor)
     return narrowed(factor if from_lower else np.conj(factor.swapaxes(-1, -2)), element_type)
-
-
-def prod(sizes: Sequence[int]) -> int:
-    """The number of elements of an array of these sizes."""
-    return int(np.prod(sizes, dtype=np.int64))

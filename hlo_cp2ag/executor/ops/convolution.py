@@ -1,0 +1,90 @@
+"""convolution: windows laid out as rows of a matrix, multiplied by the kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from hlo_cp2ag.executor.arithmetic import lift
+from hlo_cp2ag.executor.ops.linalg import multiply_wide, product_dtype
+from hlo_cp2ag.executor.ops.windows import offsets, seen_at, spread_out, window_of
+from hlo_cp2ag.executor.registry import Context, array_shape, integer, op
+from hlo_cp2ag.executor.values import Array, array_shape_of
+from hlo_cp2ag.ir.attributes import ConvolutionDimensionNumbers, WindowDimension
+from hlo_cp2ag.ir.element_types import dtype_of
+from hlo_cp2ag.ir.module import Instruction
+
+
+@op("convolution")
+def convolution(context: Context, instruction: Instruction, lhs: Array, rhs: Array, *metadata: Array) -> Array:
+    """Semantics: XLA operation semantics, Conv (ConvGeneralDilated), every attribute; element types as for `dot`.
+
+    Feature groups split input and output features, batch groups the input's batch and the output features.
+    """
+    shape = array_shape(instruction)
+    left, right = (array_shape_of(s).element_type for s in context.operand_shapes(instruction)[:2])
+    numbers = cast(ConvolutionDimensionNumbers, instruction.attribute("dim_labels"))
+    feature_groups = integer(instruction, "feature_group_count", 1)
+    batch_groups = integer(instruction, "batch_group_count", 1)
+    groups = feature_groups * batch_groups  # one of them is 1
+    window = window_of(instruction, len(numbers.input_spatial))
+    if 0 in shape.dimensions:
+        return np.zeros((1, *shape.dimensions), dtype_of(shape.element_type))
+    image = _in_order(lhs, numbers.input_batch, numbers.input_feature, numbers.input_spatial)
+    kernel = _in_order(rhs, numbers.kernel_output_feature, numbers.kernel_input_feature, numbers.kernel_spatial)
+    turned = [axis + 3 for axis, d in enumerate(window) if d.rhs_reversal]
+    kernel = np.flip(kernel, turned) if turned else kernel
+
+    # [lanes, groups, batch, features, *spatial] and [lanes, groups, output features, features, *spatial]
+    lanes, batch, features, *spatial = image.shape
+    image = image.reshape(
+        lanes, batch_groups, batch // batch_groups, feature_groups, features // feature_groups, *spatial
+    )
+    image = image.swapaxes(2, 3).reshape(lanes, groups, batch // batch_groups, features // feature_groups, *spatial)
+    kernel = kernel.reshape(kernel.shape[0], groups, kernel.shape[1] // groups, *kernel.shape[2:])
+    counts = [shape.dimensions[d] for d in numbers.output_spatial]
+    product = _products(image, kernel, window, counts, (left, right), shape.element_type)
+    # [lanes, groups, batch, *counts, output features in the group] -> [lanes, batch, output features, *counts]
+    product = np.moveaxis(np.moveaxis(product, 1, -2).reshape(product.shape[0], product.shape[2], *counts, -1), -1, 2)
+    order = [0] * (shape.rank + 1)
+    for axis, target in enumerate((numbers.output_batch, numbers.output_feature, *numbers.output_spatial)):
+        order[target + 1] = axis + 1
+    result: Array = product.transpose(order)
+    return result
+
+
+def _in_order(x: Array, first: int, second: int, spatial: Sequence[int]) -> Array:
+    turned: Array = x.transpose(0, first + 1, second + 1, *(d + 1 for d in spatial))
+    return turned
+
+
+def _products(
+    image: Array,
+    kernel: Array,
+    window: Sequence[WindowDimension],
+    counts: Sequence[int],
+    types: tuple[str, str],
+    result: str,
+) -> Array:
+    """Sums over features and windows: `[lanes, groups, batch, *counts, output features]` in the type `result`.
+
+    The image is `[lanes, groups, batch, features, *spatial]`, the kernel `[lanes, groups, outputs, features, *spatial]`.
+    """
+    lanes, groups, batch, features = image.shape[:4]
+    taps = math.prod(d.size for d in window)
+    wide = product_dtype(types, result, features * taps)
+    x = lift(image, types[0]).astype(wide, copy=False)
+    seen = spread_out(x, x.dtype.type(0), window, 4)
+    seen = seen.reshape(-1, *seen.shape[4:])
+    columns = np.empty((lanes, groups, batch, *counts, taps, features), wide)
+    for tap, offset in enumerate(offsets(window)):
+        shown = seen_at(seen, offset, window, counts).reshape(lanes, groups, batch, features, *counts)
+        columns[..., tap, :] = np.moveaxis(shown, 3, -1)
+    # [lanes, groups, batch * places, taps * features] @ [lanes, groups, taps * features, outputs]
+    rows = columns.reshape(lanes, groups, -1, taps * features)
+    weights = lift(kernel, types[1]).astype(wide, copy=False).reshape(*kernel.shape[:4], taps).transpose(0, 1, 4, 3, 2)
+    product = multiply_wide(rows, weights.reshape(*kernel.shape[:2], taps * features, kernel.shape[2]), result)
+    return product.reshape(product.shape[0], groups, batch, *counts, kernel.shape[2])
