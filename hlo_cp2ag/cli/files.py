@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -66,19 +67,23 @@ def same_file(a: str, b: str) -> bool:
         return False
 
 
-def write_bytes(path: str, data: bytes) -> None:
-    """Writes a result: to standard output for `-`, else to a file.
+Pieces = Sequence[bytes | memoryview]
+
+
+def write_bytes(path: str, data: bytes | Pieces) -> None:
+    """Writes a result, whole or in pieces: to standard output for `-`, else to a file.
 
     An absent or regular file is written beside itself and renamed, its mode kept, so that a failure leaves the old one; a
     symlink's target is replaced, not the link. Devices, pipes and /dev/fd/* are written directly.
 
     Raises HloError if it cannot be written, BrokenPipeError if nobody reads a pipe any more.
     """
+    pieces = [data] if isinstance(data, bytes) else data
     try:
         if path == "-":
-            write_stdout(data)
+            write_stdout(b"".join(pieces))
         else:
-            _write_file(path, data)
+            _write_file(path, pieces)
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
@@ -113,21 +118,21 @@ _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
-def _write_file(path: str, data: bytes) -> None:
+def _write_file(path: str, pieces: Pieces) -> None:
     # /dev/fd/N may lead to a regular file, whose position and appending belong to the shell: no second opening.
     absolute = os.path.abspath(path)
     number = _DESCRIPTOR.fullmatch(absolute)
     if number is not None or absolute in _STANDARD:
         if sys.stdout is not None:
             sys.stdout.flush()
-        _write_all(os.dup(int(number.group(1)) if number is not None else _STANDARD[absolute]), data)
+        _write_all(os.dup(int(number.group(1)) if number is not None else _STANDARD[absolute]), b"".join(pieces))
         return
     try:
         mode: int | None = os.stat(path).st_mode
     except FileNotFoundError:
         mode = None
     if mode is not None and not stat.S_ISREG(mode):
-        _write_all(os.open(path, os.O_WRONLY), data)
+        _write_all(os.open(path, os.O_WRONLY), b"".join(pieces))
         return
     import tempfile  # loads much that nothing else here needs
 
@@ -135,7 +140,7 @@ def _write_file(path: str, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".cp2ag-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as out:
-            out.write(data)
+            out.writelines(pieces)
         os.chmod(temporary, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:

@@ -21,8 +21,8 @@ class _Run:
     """What one call of the command has gathered."""
 
     results: list[RewriteResult] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-    """The new text, part by part."""
+    pieces: list[bytes | memoryview] = field(default_factory=list)
+    """The new text, piece by piece: what is not edited is not copied."""
     parts: list[tuple[int, RewriteResult | None]] = field(default_factory=list)
     """How long each part was, and what became of it; None for one that holds no module."""
 
@@ -114,7 +114,7 @@ def command(
     run = _Run()
     for part, first_line in files.split_modules(text) if split_input_file else [(text, 1)]:
         if split_input_file and _holds_nothing(part):
-            run.pieces.append(part)
+            run.pieces.append(part.encode())
             run.parts.append((len(part), None))
             continue
         module = parse_source(SourceText(part, files.shown(in_path), first_line, data if part is text else None))
@@ -138,7 +138,7 @@ def command(
         result.core_count = core_count(platform_version, nc_divisor, override_core_count)
         run.results.append(result)
         run.parts.append((len(part), result))
-        run.pieces.append(result.text if result.changed else part)
+        run.pieces += result.pieces()
     if not run.results:
         raise HloError(SourceText(text, files.shown(in_path)).diagnostic(0, "no HLO here: the text is empty"))
     if not quiet:
@@ -174,7 +174,7 @@ def _write(run: _Run, data: bytes, text: str, in_path: str, out_path: str, check
     elif not check_only:
         if not run.changed and files.same_file(in_path, out_path):
             return
-        files.write_bytes(out_path, "".join(run.pieces).encode() if run.changed else data)
+        files.write_bytes(out_path, run.pieces if run.changed else data)
 
 
 def _all_edits(run: _Run) -> list[tuple[int, int, str]]:

@@ -141,7 +141,7 @@ class ModuleIndex:
                 instruction.computation, instruction.name, instruction.name_span, split[1], False,
                 instruction.span,
             )  # fmt: skip
-            made._body = replace(body, opcode=split[1], shape=shape.elements[1])
+            made._body = body._replace(opcode=split[1], shape=shape.elements[1])
             self._operand_shapes[id(made)] = self.operand_shapes(instruction)
             self._wrapped[id(instruction)] = made
         return made

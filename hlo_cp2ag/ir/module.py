@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import SourceText, Span
 
 
-@dataclass(frozen=True)
-class AttributeText:
+class AttributeText(NamedTuple):
     """One attribute as it stands: `channel_id=1`. Spans are offsets in the module's text."""
 
     name: str
@@ -26,8 +25,7 @@ class AttributeText:
     value_span: Span
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """One operand as it stands: a name, `shape name`, a shape alone, or a whole nested instruction."""
 
     name: str | None
@@ -39,8 +37,7 @@ class Operand:
     nested: InstructionBody | None = None
 
 
-@dataclass(frozen=True)
-class InstructionBody:
+class InstructionBody(NamedTuple):
     """What stands behind an instruction's `=`, cut into its parts."""
 
     opcode: str

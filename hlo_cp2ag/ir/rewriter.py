@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
 from hlo_cp2ag.ir.shape import Shape
@@ -21,8 +21,7 @@ _STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(NamedTuple):
     """Replace the characters of `span` by `text`."""
 
     span: Span

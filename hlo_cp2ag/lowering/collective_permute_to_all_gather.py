@@ -99,6 +99,17 @@ class RewriteResult:
             self._text = apply_edits(self.source.text, self.edits) if self.edits else self.source.text
         return self._text
 
+    def pieces(self) -> list[bytes | memoryview]:
+        """The rewritten text as UTF-8 in pieces; those that no edit touches are not copied where that can be helped."""
+        data = self.source.source.data
+        if data is None:
+            return [self.text.encode()]
+        view, found, position = memoryview(data), [], 0
+        for edit in self.edits:
+            found += [view[position : edit.span.start], edit.text.encode()]
+            position = edit.span.end
+        return [*found, view[position:]]
+
     @property
     def module(self) -> HloModule:
         """The rewritten module; the old one if nothing changed."""

@@ -102,7 +102,10 @@ def _left_for_its_shapes(permute: Instruction) -> str:
             else "a tuple of one operand"
         )
     for operand, result in zip(operands, results, strict=True):
-        reason = _left_for_a_shape(operand.shape) or _left_for_a_shape(result)
+        reason = _left_for_a_shape(result)
+        if not reason and operand.shape is result:
+            continue
+        reason = reason or _left_for_a_shape(operand.shape)
         if reason:
             return reason
         if not compatible(operand.shape, result):

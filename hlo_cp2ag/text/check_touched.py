@@ -16,26 +16,29 @@ _BY_OPERANDS = frozenset(("broadcast", "conditional"))
 """Which attributes these take depends on their operands' shapes."""
 _NAMES_IN_THE_MODULE = frozenset(("computation", "computation_list", "instruction_list"))
 
-_fine: set[tuple[str, tuple[str, ...], int]] = set()
-"""Opcode, attribute names and number of operands that were found in order."""
+_fine: set[tuple[str, int, str]] = set()
+"""Opcode, number of operands and text of the attributes of instructions that were found in order."""
+_MOST_REMEMBERED = 10_000
+_LONGEST_REMEMBERED = 500
 
 
 def check_touched(instruction: Instruction) -> None:
     """Checks one instruction by itself. Raises HloSyntaxError that points at what is wrong."""
     body = instruction.body
-    names = tuple([attribute.name for attribute in body.attributes])
-    key = (body.opcode, names, len(body.operands))
-    if key not in _fine:
-        _check_names(instruction, names)
-        if len(_fine) < 100_000:
-            _fine.add(key)
     source = instruction.module.source
+    attributes = source.text[body.operands_span.end : min(body.end, body.operands_span.end + _LONGEST_REMEMBERED)]
+    key = (body.opcode, len(body.operands), attributes)
+    if key in _fine and body.end - body.operands_span.end < _LONGEST_REMEMBERED:
+        return
+    _check_names(instruction)
     for attribute in body.attributes:
         if opcodes.attribute_kind(body.opcode, attribute.name) not in _NAMES_IN_THE_MODULE:
             read_value(source, attribute, body.opcode)
+    if len(_fine) < _MOST_REMEMBERED:
+        _fine.add(key)
 
 
-def _check_names(instruction: Instruction, names: tuple[str, ...]) -> None:
+def _check_names(instruction: Instruction) -> None:
     body = instruction.body
     spec = opcodes.opcode_spec(body.opcode)
     if spec is None:

@@ -75,7 +75,7 @@ def _products(
     """
     lanes, groups, batch, features = image.shape[:4]
     taps = math.prod(d.size for d in window)
-    wide = product_dtype(types, result, features * taps)
+    wide = product_dtype(types, result, batch * math.prod(counts), features * taps, kernel.shape[2])
     x = lift(image, types[0]).astype(wide, copy=False)
     seen = spread_out(x, x.dtype.type(0), window, 4)
     seen = seen.reshape(-1, *seen.shape[4:])

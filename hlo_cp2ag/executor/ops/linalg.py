@@ -1,8 +1,9 @@
 """dot, triangular-solve, cholesky.
 
 Products of floats are added up in f32 (f64 where an operand or the result has it) and rounded once to the result's
-type, as XLA's CPU backend does it for bf16, f16 and f8 as well (measured, jaxlib 0.10); integers wrap in the result's
-type; pred is or of ands, or a count where the result is an integer.
+type, as XLA's CPU backend does it for bf16, f16 and f8 as well (measured, jaxlib 0.10); small products even in f64,
+which costs nothing and is nearer to the exact value than any order of f32 sums. Integers wrap in the result's type;
+pred is or of ands, or a count where the result is an integer.
 
 Every lane's matrices are multiplied by a call of their own and laid out alike, so that a lane's bits do not depend on
 how many lanes there are.
@@ -15,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import compute_dtype, lift, lower, round_to, wrap
+from hlo_cp2ag.executor.ops.elementwise import BINARY
 from hlo_cp2ag.executor.registry import Context, array_shape, flag, integers, op
 from hlo_cp2ag.executor.values import Array, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
@@ -23,17 +25,23 @@ from hlo_cp2ag.ir.shape import element_bits, is_complex, is_floating, is_integer
 
 _EXACT = 53
 """f64 holds integers of so many bits."""
+_FEW = 16
+"""Sums of so many c64 products are computed one by one, as the formulas say it."""
+_SMALL = 1 << 20
+"""Products of f32 matrices of so many multiplications are added up in f64."""
 
 
 def multiply_matrices(a: Array, b: Array, types: tuple[str, str], result: str) -> Array:
     """`a @ b` for arrays `[..., m, k]` and `[..., k, n]` of the two types, as elements of the type `result`."""
-    wide = product_dtype(types, result, a.shape[-1])
+    wide = product_dtype(types, result, a.shape[-2], a.shape[-1], b.shape[-1])
     x, y = (lift(m, t).astype(wide, copy=False) for m, t in zip((a, b), types, strict=True))
     return multiply_wide(x, y, result)
 
 
 def multiply_wide(a: Array, b: Array, result: str) -> Array:
     """`a @ b` for arrays in what `product_dtype` says, as elements of the type `result`."""
+    if a.dtype == np.complex64 and a.shape[-1] <= _FEW:
+        return _one_by_one(a, b).astype(dtype_of(result), copy=False)
     product = np.asarray(np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b)))
     if result == "pred":
         return product != 0
@@ -44,15 +52,27 @@ def multiply_wide(a: Array, b: Array, result: str) -> Array:
     return product.astype(dtype_of(result), copy=False)
 
 
-def product_dtype(types: tuple[str, str], result: str, terms: int) -> np.dtype[np.generic]:
-    """What the products of elements of two types are added up in."""
+def _one_by_one(a: Array, b: Array) -> Array:
+    """`a @ b` for complex numbers, multiplied by the schoolbook formula and added up from first to last."""
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    total = np.zeros(shape, a.dtype)
+    for term in range(a.shape[-1]):
+        total += BINARY["multiply"](a[..., :, term, np.newaxis], b[..., np.newaxis, term, :], "c64")
+    return total
+
+
+def product_dtype(types: tuple[str, str], result: str, rows: int, terms: int, columns: int) -> np.dtype[np.generic]:
+    """What products of elements of two types are added up in, for matrices `[rows, terms]` and `[terms, columns]`."""
+    asked = bool({"f64", "c128"} & {*types, result})
+    double = asked or rows * terms * columns <= _SMALL
     if is_complex(result) or any(map(is_complex, types)):
-        return np.dtype(np.complex128 if {"c128", "f64"} & {*types, result} else np.complex64)
+        double = asked or (double and terms > _FEW)
+        return np.dtype(np.complex128 if double else np.complex64)
     if is_integer(result):
         bits = sum(1 if t == "pred" else element_bits(t) if is_integer(t) else 64 for t in types)
         # BLAS is fast, and exact as long as f64 holds the sums.
         return np.dtype(np.float64) if bits + terms.bit_length() <= _EXACT else compute_dtype(result)
-    return np.dtype(np.float64 if "f64" in (*types, result) else np.float32)
+    return np.dtype(np.float64 if double else np.float32)
 
 
 @op("dot")
