@@ -273,7 +273,7 @@ def _grid(
 
 def _warnings(config: GridConfig) -> Iterator[str]:
     for text in config.warnings:
-        yield text.removesuffix("; the header is edited to match")  # which only `rewrite` does
+        yield text
 
 
 def _header(module: HloModule) -> int:

@@ -194,7 +194,9 @@ class _Pass:
         self.rewriter = Rewriter(module, Printer(), check_touched)
         self.calls = CallGraph(module)
         self.result = RewriteResult(module, config, options)
-        self.result.warnings.extend(self._warning(message) for message in config.warnings)
+        for message in config.warnings:
+            edited = "; the header is edited to match" if "contradicts the header" in message else ""
+            self.result.warnings.append(self._warning(message + edited))
         try:
             self.only = re.compile(options.only) if options.only is not None else None
         except re.error as error:

@@ -104,9 +104,7 @@ def resolve_grid(
             attribute = module.header_attribute(name)
             if stated is not None and stated != flag_value and attribute is not None:
                 flag = "--" + name.replace("_", "-")
-                warnings.append(
-                    f"{flag} {flag_value} contradicts the header's {name}={stated}; the header is edited to match"
-                )
+                warnings.append(f"{flag} {flag_value} contradicts the header's {name}={stated}")
                 edits.append((attribute.value_span, str(flag_value)))
         else:
             counts[name] = Count(1, "default") if stated is None else Count(stated, "header")

@@ -164,7 +164,11 @@ def test_what_the_parser_lets_through_the_verifier_refuses(judge: Judge, pairs: 
     judge.verify(permute("{{0,1},{1,0}}"), 4, 1)
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/*.hlo")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+# The golden file of --split-input-file holds two modules.
+WHOLE = [path for path in sorted(FIXTURES.glob("*/*.hlo")) if "split" not in path.stem]
+
+
+@pytest.mark.parametrize("path", WHOLE, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_xla_reads_every_fixture(judge: Judge, path: Path) -> None:
     judge.parse(path.read_bytes().decode())
 

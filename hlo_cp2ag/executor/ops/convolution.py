@@ -35,7 +35,7 @@ def convolution(context: Context, instruction: Instruction, lhs: Array, rhs: Arr
         return np.zeros((1, *shape.dimensions), dtype_of(shape.element_type))
     image = _in_order(lhs, numbers.input_batch, numbers.input_feature, numbers.input_spatial)
     kernel = _in_order(rhs, numbers.kernel_output_feature, numbers.kernel_input_feature, numbers.kernel_spatial)
-    turned = [axis + 3 for axis, d in enumerate(window) if d.rhs_reversal]
+    turned = tuple(axis + 3 for axis, d in enumerate(window) if d.rhs_reversal)
     kernel = np.flip(kernel, turned) if turned else kernel
 
     # [lanes, groups, batch, features, *spatial] and [lanes, groups, output features, features, *spatial]

@@ -27,8 +27,9 @@ def fft(context: Context, instruction: Instruction, x: Array) -> Array:
     axes = tuple(range(x.ndim - len(lengths), x.ndim))
     wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
     kind = cast(str, instruction.attribute("fft_type"))
+    result: Array = wide
     if not lengths:
-        result = wide
+        pass
     elif kind == "FFT":
         result = np.fft.fftn(wide, axes=axes)
     elif kind == "IFFT":

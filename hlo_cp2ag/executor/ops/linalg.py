@@ -42,7 +42,7 @@ def multiply_wide(a: Array, b: Array, result: str) -> Array:
     """`a @ b` for arrays in what `product_dtype` says, as elements of the type `result`."""
     if a.dtype == np.complex64 and a.shape[-1] <= _FEW:
         return _one_by_one(a, b).astype(dtype_of(result), copy=False)
-    product = np.asarray(np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b)))
+    product: Array = np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
     if result == "pred":
         return product != 0
     if is_integer(result):

@@ -163,13 +163,14 @@ def padded(x: Array, filling: Any, padding: Sequence[tuple[int, int]]) -> Array:
 def in_order(kind: str, rows: Array) -> Array:
     """Rows `[n, *rest]` of a float type folded from first to last, each step rounded to the type."""
     if rows.shape[0] == 1:
-        return rows[0]
+        return np.asarray(rows[0])
     function = UFUNCS[kind]
     flat = np.ascontiguousarray(rows.reshape(rows.shape[0], -1))
     if flat.shape[1] == 1:  # numpy would add up a lone column in an order of its own
-        return np.asarray(function.accumulate(flat[:, 0], dtype=rows.dtype)[-1]).reshape(rows.shape[1:])
-    total: Array = np.asarray(function.reduce(flat, axis=0, dtype=rows.dtype)).reshape(rows.shape[1:])
-    return total
+        total = np.asarray(function.accumulate(flat[:, 0], dtype=rows.dtype)[-1])
+    else:
+        total = np.asarray(function.reduce(flat, axis=0, dtype=rows.dtype))
+    return total.reshape(rows.shape[1:])
 
 
 # ---- the ops ---------------------------------------------------------------------------------------------------------

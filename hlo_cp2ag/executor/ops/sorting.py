@@ -200,7 +200,7 @@ def merge_order(context: Context, computation: Computation, operands: Sequence[A
     of the left run those that are less, for one of the right run those that are not greater.
     """
     rows, size = operands[0].shape
-    order = np.broadcast_to(np.arange(size), (rows, size)).copy()
+    order: Array = np.broadcast_to(np.arange(size), (rows, size)).copy()
     line = np.arange(rows)[:, np.newaxis]
     flat = [x.reshape(-1) for x in operands]
 
