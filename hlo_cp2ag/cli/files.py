@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
@@ -67,7 +67,7 @@ def same_file(a: str, b: str) -> bool:
         return False
 
 
-Pieces = Sequence[bytes | memoryview]
+Pieces = Iterable[bytes | memoryview]
 
 
 def write_bytes(path: str, data: bytes | Pieces) -> None:

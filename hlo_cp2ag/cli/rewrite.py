@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import click
@@ -21,10 +22,16 @@ class _Run:
     """What one call of the command has gathered."""
 
     results: list[RewriteResult] = field(default_factory=list)
-    pieces: list[bytes | memoryview] = field(default_factory=list)
-    """The new text, piece by piece: what is not edited is not copied."""
-    parts: list[tuple[int, RewriteResult | None]] = field(default_factory=list)
-    """How long each part was, and what became of it; None for one that holds no module."""
+    parts: list[tuple[str, RewriteResult | None]] = field(default_factory=list)
+    """Each part's text, and what became of it; None for one that holds no module."""
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The new text, piece by piece."""
+        for part, result in self.parts:
+            if result is None:
+                yield part.encode()
+            else:
+                yield from result.pieces()
 
     @property
     def changed(self) -> bool:
@@ -114,8 +121,7 @@ def command(
     run = _Run()
     for part, first_line in files.split_modules(text) if split_input_file else [(text, 1)]:
         if split_input_file and _holds_nothing(part):
-            run.pieces.append(part.encode())
-            run.parts.append((len(part), None))
+            run.parts.append((part, None))
             continue
         module = parse_source(SourceText(part, files.shown(in_path), first_line, data if part is text else None))
         result = rewrite(
@@ -137,8 +143,7 @@ def command(
         )
         result.core_count = core_count(platform_version, nc_divisor, override_core_count)
         run.results.append(result)
-        run.parts.append((len(part), result))
-        run.pieces += result.pieces()
+        run.parts.append((part, result))
     if not run.results:
         raise HloError(SourceText(text, files.shown(in_path)).diagnostic(0, "no HLO here: the text is empty"))
     if not quiet:
@@ -174,17 +179,17 @@ def _write(run: _Run, data: bytes, text: str, in_path: str, out_path: str, check
     elif not check_only:
         if not run.changed and files.same_file(in_path, out_path):
             return
-        files.write_bytes(out_path, run.pieces if run.changed else data)
+        files.write_bytes(out_path, run.pieces() if run.changed else data)
 
 
 def _all_edits(run: _Run) -> list[tuple[int, int, str]]:
     """The edits of all parts, in offsets of the whole text."""
     edits: list[tuple[int, int, str]] = []
     base = 0
-    for length, result in run.parts:
+    for part, result in run.parts:
         if result is not None:
             edits += [(base + e.span.start, base + e.span.end, e.text) for e in result.edits]
-        base += length
+        base += len(part)
     return edits
 
 

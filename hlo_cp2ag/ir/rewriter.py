@@ -28,7 +28,7 @@ class Edit(NamedTuple):
     text: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class NewInstruction:
     """An instruction to be written; its operands are instructions of the module or other new ones."""
 

@@ -8,7 +8,7 @@ is left says why.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -99,16 +99,18 @@ class RewriteResult:
             self._text = apply_edits(self.source.text, self.edits) if self.edits else self.source.text
         return self._text
 
-    def pieces(self) -> list[bytes | memoryview]:
-        """The rewritten text as UTF-8 in pieces; those that no edit touches are not copied where that can be helped."""
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The rewritten text as UTF-8, piece by piece; what no edit touches is not copied where that can be helped."""
         data = self.source.source.data
         if data is None:
-            return [self.text.encode()]
-        view, found, position = memoryview(data), [], 0
+            yield self.text.encode()
+            return
+        view, position = memoryview(data), 0
         for edit in self.edits:
-            found += [view[position : edit.span.start], edit.text.encode()]
+            yield view[position : edit.span.start]
+            yield edit.text.encode()
             position = edit.span.end
-        return [*found, view[position:]]
+        yield view[position:]
 
     @property
     def module(self) -> HloModule:

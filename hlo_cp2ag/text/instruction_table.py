@@ -25,29 +25,35 @@ _FEW = 24
 
 
 class InstructionTable:
-    """Instructions cut from the masked body of a computation; offsets are those of the module's text."""
+    """Instructions of a computation, found in a text that stands for its body.
 
-    def __init__(self, computation: Computation, masked_body: str) -> None:
+    That is the module's own text where lines are certain (nothing is copied), else the masked body. `_first` and `_last`
+    bound the body in it; `_shift` leads from its offsets to those of the module's text.
+    """
+
+    def __init__(self, computation: Computation, masked_body: str | None) -> None:
         self._computation = computation
-        self._base = computation.body_span.start
-        self._masked = masked_body
+        body = computation.body_span
+        if masked_body is None:
+            self._text, self._first, self._last, self._shift = computation.module.source.text, body.start, body.end, 0
+        else:
+            self._text, self._first, self._last, self._shift = masked_body, 0, len(masked_body), body.start
         self._made: dict[int, Instruction] = {}
         self._starts_of_names: dict[str, int] | None = None
         self._searched = 0
-        self._names: list[str] | None = None
         self._cut_spans: list[tuple[int, int]] | None = None
-        self.by_lines = computation.certain_lines or lines_are_certain(masked_body)
-        if not self.by_lines:
+        self.by_lines = masked_body is None or lines_are_certain(masked_body)
+        if masked_body is not None and not self.by_lines:
             self._cut_spans = _entries(computation, masked_body)
 
     def __len__(self) -> int:
         return len(self._spans())
 
     def _spans(self) -> list[tuple[int, int]]:
-        """Start and end of each instruction in the masked body."""
+        """Start and end of each instruction in the text."""
         if self._cut_spans is None:
-            lines = self._masked.split("\n")
-            starts = accumulate((len(line) + 1 for line in lines), initial=0)
+            lines = self._text[self._first : self._last].split("\n")
+            starts = accumulate((len(line) + 1 for line in lines), initial=self._first)
             self._cut_spans = [
                 (start, start + len(line)) for start, line in zip(starts, lines, strict=False) if line.strip(" ")
             ]
@@ -55,12 +61,9 @@ class InstructionTable:
 
     def names(self) -> list[str]:
         """All names in text order."""
-        if self._names is None:
-            if self.by_lines:
-                self._names = _LINE_HEADS.findall(self._masked)
-            else:
-                self._names = [self.instruction(i).name for i in range(len(self))]
-        return self._names
+        if self.by_lines:
+            return _LINE_HEADS.findall(self._text, self._first, self._last)
+        return [self.instruction(i).name for i in range(len(self))]
 
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name, if there is one."""
@@ -75,25 +78,25 @@ class InstructionTable:
 
     def _search(self, name: str) -> Instruction | None:
         """The instruction of a name, by a search of the text for its head."""
-        text, wanted = self._masked, f"{name} = "
-        place = text.find(wanted)
+        text, wanted = self._text, f"{name} = "
+        place = text.find(wanted, self._first, self._last)
         while place >= 0:
-            start = text.rfind("\n", 0, place) + 1
+            start = text.rfind("\n", self._first, place) + 1
             if text[start:place].strip(" ") in ("", "%", "ROOT", "ROOT %"):
                 return self._at(start)
-            place = text.find(wanted, place + 1)
+            place = text.find(wanted, place + 1, self._last)
         return None
 
     def at(self, offset: int) -> Instruction | None:
         """The instruction that holds an offset of the module's text, if there is one."""
-        relative = offset - self._base
+        place = offset - self._shift
         if self.by_lines:
-            start = self._masked.rfind("\n", 0, relative) + 1
-            if self._masked.startswith("\n", start) or start >= len(self._masked):
+            start = self._text.rfind("\n", self._first, place) + 1
+            if start < self._first or start >= self._last or self._text.startswith("\n", start):
                 return None
         else:
             spans = self._spans()
-            index = bisect.bisect_right(spans, (relative, len(self._masked))) - 1
+            index = bisect.bisect_right(spans, (place, self._last)) - 1
             if index < 0:
                 return None
             start = spans[index][0]
@@ -106,8 +109,7 @@ class InstructionTable:
 
     def index_of(self, instruction: Instruction) -> int:
         """The place of one of these instructions in text order."""
-        spans = self._spans()
-        return bisect.bisect_right(spans, (instruction.span.start - self._base, len(self._masked))) - 1
+        return bisect.bisect_right(self._spans(), (instruction.span.start - self._shift, self._last)) - 1
 
     def _at(self, start: int) -> Instruction:
         made = self._made.get(start)
@@ -117,13 +119,13 @@ class InstructionTable:
 
     def _end_of(self, start: int) -> int:
         if self.by_lines:
-            return self._masked.find("\n", start)
+            return self._text.find("\n", start, self._last)
         spans = self._spans()
         return spans[bisect.bisect_left(spans, (start, 0))][1]
 
     def _make(self, start: int) -> Instruction:
-        line = self._masked[start : self._end_of(start)]
-        base = self._base + start
+        line = self._text[start : self._end_of(start)]
+        base = start + self._shift
         head = HEAD.match(line)
         if head is None:
             return self._lone(line, base)

@@ -50,7 +50,10 @@ _RESULT = re.compile(
 )
 _BRACKET = re.compile(r"[()\[\]{}]")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
-_HEADER_LINES = re.compile(r"\n(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
+_HEADER_LINES = re.compile(r"\n(?:ENTRY )?%?([A-Za-z_][\w.\-]*) (?:\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
+_ENTRY_LINES = re.compile(r"\nENTRY %?([A-Za-z_][\w.\-]*) ")
+_HEADER_PARAMETERS = re.compile(r"\n(?:ENTRY )?%?[A-Za-z_][\w.\-]* (\([^\n]*\) -> [^\n]*)\{(?=\n)")
+_HEADER_LINE = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{")
 _THREAD_LINES = re.compile(r'\n\}, execution_thread="[^"\\\n]*"\n\n')
 _COMPUTATION_LINES = re.compile(rb"(\n+)(?:\{\n\n+\}\n\n)*\{\n\n+\}(\n{0,2})\n*")
 
@@ -285,16 +288,16 @@ class CertainComputations(Sequence[ComputationOutline]):
     """The computations of a text whose lines are certain, each cut out when it is asked for."""
 
     def __init__(
-        self, source: SourceText, header_end: int, headers: list[tuple[str, str, str]], all_names_have_percent: bool
+        self, source: SourceText, header_end: int, names: list[str], all_names_have_percent: bool
     ) -> None:
         self.all_names_have_percent = all_names_have_percent
         self._source = source
         self._header_end = header_end
-        self._headers = headers
+        self._names = names
         self._all_closers: list[int] | None = None
 
     def __len__(self) -> int:
-        return len(self._headers)
+        return len(self._names)
 
     @property
     def _closers(self) -> list[int]:
@@ -330,15 +333,16 @@ class CertainComputations(Sequence[ComputationOutline]):
 
     def names(self) -> list[str]:
         """The computations' names in text order."""
-        return [name for _, name, _ in self._headers]
+        return self._names
 
     def entry_marks(self) -> list[int]:
         """The numbers of the computations marked ENTRY."""
-        return [i for i, (mark, _, _) in enumerate(self._headers) if mark]
+        marked = set(_ENTRY_LINES.findall(self._source.text, self._header_end))
+        return [i for i, name in enumerate(self._names) if name in marked] if marked else []
 
     def parameter_texts(self) -> list[str]:
-        """What the headers say of parameters and results, strings emptied."""
-        return [parameters for _, _, parameters in self._headers if parameters]
+        """What the headers say of parameters and results."""
+        return _HEADER_PARAMETERS.findall(self._source.text, self._header_end)
 
     def index_at(self, offset: int) -> int:
         """The number of the computation that a place may be in: the first one that ends behind it."""
@@ -353,7 +357,6 @@ class CertainComputations(Sequence[ComputationOutline]):
     def outline(self, index: int) -> ComputationOutline:
         """One computation."""
         text = self._source.text
-        mark, name, parameters = self._headers[index]
         close = self._closers[index] if index else text.find("\n}", self._header_end)
         position = self._end(index - 1) if index else self._header_end
         start = _NOT_BLANK.search(text, position)
@@ -364,18 +367,18 @@ class CertainComputations(Sequence[ComputationOutline]):
             # Tables stand before the first computation; its header is the line that ends with an opening brace.
             begin = header_end + 1
             header_end = text.find("\n", begin)
-        name_start = text.index(name, begin + len(mark))
-        parameters_start = name_start + len(name) + 1
+        header = _HEADER_LINE.match(text, begin, header_end)
+        assert header is not None
         end = close + 2
         line_end = text.find("\n", end)
         line_end = len(text) if line_end < 0 else line_end
         return ComputationOutline(
-            name,
-            Span(name_start, name_start + len(name)),
-            mark != "",
+            header.group(2),
+            Span(*header.span(2)),
+            header.group(1) is not None,
             Span(begin, end),
             Span(header_end, close + 1),
-            Span(parameters_start, parameters_start + len(parameters) - 1) if parameters else None,
+            Span(header.start(3), header.end(3) - 1) if header.group(3) else None,
             Span(end, line_end) if line_end > end else None,
             certain_lines=True,
         )

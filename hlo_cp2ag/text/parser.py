@@ -126,7 +126,7 @@ class Reader:
         source = computation.module.source
         if computation.certain_lines:
             # Each line is masked when its instruction is asked for; line ends need no mask here.
-            return InstructionTable(computation, source.text[computation.body_span.start : computation.body_span.end])
+            return InstructionTable(computation, None)
         return InstructionTable(computation, self.masked(source, computation.body_span))
 
     def read_body(self, instruction: Instruction) -> InstructionBody:
