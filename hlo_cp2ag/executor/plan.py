@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hlo_cp2ag.executor.registry import Op, find_op
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, InstructionBody, Operand

@@ -163,6 +163,10 @@ class Instruction:
             self._body = self.module.reader.read_body(self)
         return self._body
 
+    def forget(self) -> None:
+        """Lets go of its parts; they are read again when somebody asks. Its shape is kept."""
+        self._body = self._operands = None
+
     @property
     def text(self) -> str:
         """Its own text, from ROOT or the name to the last attribute."""

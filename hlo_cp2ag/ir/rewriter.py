@@ -208,6 +208,7 @@ class Rewriter:
                 for span, name in names_in_braces(predecessors.value_text, predecessors.value_span.start):
                     if name in names:
                         yield Edit(span, names[name])
+            user.forget()
 
 
 def _operand_edits(operand: object, names: dict[str, str]) -> Iterable[Edit]:

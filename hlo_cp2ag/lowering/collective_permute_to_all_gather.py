@@ -278,6 +278,8 @@ class _Pass:
         permute, options = site.permute, self.options
         for touched in (permute, *permute.operands):
             check_touched(touched)
+            if touched.opcode != permute.opcode:
+                touched.forget()
         if self.log is not None:
             self.log(f"Found collective-permute: {permute.text}")
         self._warn_of_repeated_pairs(site)

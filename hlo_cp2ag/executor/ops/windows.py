@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import lift, lower
@@ -17,7 +18,7 @@ from hlo_cp2ag.executor.ops.reduction import IDENTITIES, as_result, in_types, re
 from hlo_cp2ag.executor.registry import Context, array_shape, op
 from hlo_cp2ag.executor.values import Array, Value, align, array_shape_of
 from hlo_cp2ag.ir.attributes import Window, WindowDimension
-from hlo_cp2ag.ir.element_types import integer_range
+from hlo_cp2ag.ir.element_types import dtype_of, integer_range
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import is_floating, is_integer, leaves
 
@@ -125,16 +126,26 @@ def reduce_window(context: Context, instruction: Instruction, *operands: Array) 
 
 
 def identity_of(kind: str, element_type: str) -> Any:
-    """What changes nothing under a simple reducer, in the lifted dtype; None for complex numbers."""
+    """What changes nothing under a simple reducer, in the lifted dtype; None where no such number is at hand."""
     if element_type == "pred":
         return kind in ("multiply", "and", "minimum")
     if is_floating(element_type):
-        return IDENTITIES[kind]
+        return None if element_type == "f8e8m0fnu" else _float_identity(kind, element_type)
     if not is_integer(element_type):
         return None
     least, most = integer_range(element_type)
     ones = -1 if element_type[0] == "s" else most
     return {"add": 0, "multiply": 1, "maximum": least, "minimum": most, "and": ones, "or": 0, "xor": 0}[kind]
+
+
+def _float_identity(kind: str, element_type: str) -> float:
+    if kind in ("maximum", "minimum"):
+        with np.errstate(all="ignore"):
+            infinite = np.isinf(lift(np.asarray(IDENTITIES[kind]).astype(dtype_of(element_type)), element_type))
+        if not infinite:  # a type without infinities: its least or largest number
+            limits = ml_dtypes.finfo(dtype_of(element_type))
+            return float(limits.min if kind == "maximum" else limits.max)
+    return IDENTITIES[kind]
 
 
 def _fold_simple(

@@ -1,0 +1,64 @@
+"""As test_judged.py: reductions, windows, scatters and products in which XLA's CPU backend and the executor differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ..xla.judge import Judge
+from .support import Array, array, compute, one_op, same_bits
+from .test_differential_arrays import reducer, with_computations
+from .test_judged import Judged
+
+PICK = "pick {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=LE\n}\n"
+
+
+def s32(*rows: list[int]) -> Array:
+    return np.array(rows, np.int32)
+
+
+CASES = {
+    "select_of_equal_elements": Judged(
+        "of two equal elements the first in row-major order is found first and stays; XLA compares down columns first",
+        with_computations(
+            one_op("s32[2,2]", "select-and-scatter", ["s32[2,2]", "s32[1,1]", "s32[]"],
+                   "window={size=2x2}, select=pick, scatter=fold"),
+            PICK, reducer("s32", "add"),
+        ),
+        (s32([3, 0], [0, 3]), s32([1]), np.array(0, np.int32)),
+        s32([0, 1], [0, 0]), s32([0, 0], [1, 0]),
+    ),
+    "scatter_without_indices": Judged(
+        "both updates go to the one place there is; XLA applies one",
+        with_computations(
+            one_op("s32[1]", "scatter", ["s32[1]", "s32[0,2]", "s32[2]"],
+                   "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={}, "
+                   "index_vector_dim=0, to_apply=fold"),
+            reducer("s32", "subtract"),
+        ),
+        (np.array([7], np.int32), np.zeros((0, 2), np.int32), np.array([2, 1], np.int32)),
+        np.array([4], np.int32), np.array([6], np.int32),
+    ),
+    "reduce_of_size_one": Judged(
+        "the start value takes part, whatever it is; XLA drops it where there is nothing to fold",
+        with_computations(
+            one_op("f32[2]", "reduce", ["f32[1,2]", "f32[]"], "dimensions={0}, to_apply=fold"),
+            reducer("f32", "maximum"),
+        ),
+        (array("f32", [[-1, 2]]), array("f32", 0)),
+        array("f32", [0, 2]), array("f32", [-1, 2]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_here(name: str) -> None:
+    case = CASES[name]
+    assert same_bits(compute(case.text, *case.args), case.right), case.why
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_xla(name: str, judge: Judge) -> None:
+    case = CASES[name]
+    (result,) = judge.run(case.text, 1, 1, [x[np.newaxis] for x in case.args], how="recompile")
+    assert np.array_equal(result[0], case.xla), f"XLA has changed its answer: {result[0]}"
