@@ -170,7 +170,8 @@ def command(
 
     steps = _Steps()
     try:
-        _bound(module, devices, max_memory, inputs is None, outputs_path is not None or as_json)
+        if outputs_path is not None or as_json:
+            _bound_outputs(module, devices, max_memory)
         with _bar(steps, console.is_terminal() and tracer is None):
             outputs = run(
                 module,
@@ -316,24 +317,17 @@ def _read_npz(path: str, max_memory: int) -> dict[str, Array]:
     return arrays
 
 
-def _bound(module: HloModule, devices: int, max_memory: int, random: bool, written: bool) -> None:
-    """Raise before memory is taken that the run's own estimate does not know: ids, random arguments, the npz file."""
-    ids = 8 * devices
-    arguments = sum(map(_bytes, _shapes_of_parameters(module))) * devices if random else 0
-    outputs = sum(map(_bytes, _leaves(module.entry.root))) * devices if written else 0
-    if ids + arguments + outputs > max_memory:
-        what = " and ".join(["random arguments"] * bool(arguments) + ["outputs"] * bool(outputs)) or "ids"
+def _bound_outputs(module: HloModule, devices: int, max_memory: int) -> None:
+    """Raise before the run if the npz file would take too much memory: each device's outputs are in it."""
+    size = sum(map(_bytes, _leaves(module.entry.root))) * devices
+    if size > max_memory:
         number = "one device" if devices == 1 else f"{devices:,} devices"
-        raise HloError(
-            f"the {what} of {number} take {arguments + outputs or ids:,} bytes of memory, more than the "
-            f"{max_memory:,} allowed (--max-memory)"
+        message = (
+            f"the outputs of {number} take {size:,} bytes of memory, more than the {max_memory:,} allowed "
+            "(--max-memory)"
         )
-
-
-def _shapes_of_parameters(module: HloModule) -> Iterator[ArrayShape]:
-    for instruction in module.entry.instructions:
-        if instruction.opcode == "parameter":
-            yield from _leaves(instruction)
+        hint = "a larger --max-memory lets it run"
+        raise HloError(module.source.diagnostic(module.entry.root.name_span.start, message, hint=hint))
 
 
 def _leaves(instruction: Instruction) -> Iterator[ArrayShape]:
@@ -366,11 +360,7 @@ def _explained(
         return HloError(dataclasses.replace(first, hint=hint), *error.diagnostics[1:])
     named = _NAMED_INPUT.search(first)
     place, hint = module.entry.name_span.start, ""
-    if "--max-memory" in first:
-        hint = "a larger --max-memory lets it run"
-    elif "--max-steps" in first:
-        hint = "a loop may not end; a larger --max-steps lets it run on"
-    elif inputs is not None and inputs_path is not None:
+    if inputs is not None and inputs_path is not None:
         parameter = None if named is None else _parameter(module, named.group(1))
         if parameter is not None:
             place = parameter[0].name_span.start
@@ -476,16 +466,16 @@ class _Tracer:
         self._devices = devices
         self._heads: dict[Instruction, str] = {}
 
-    def __call__(self, instruction: Instruction, value: Value) -> None:
+    def __call__(self, instruction: Instruction, value: Value, active: Array | None) -> None:
         self.matched = True
         head = self._heads.get(instruction)
         if head is None:
             what = f"{instruction.name} = {instruction.shape.to_text(False)} {instruction.opcode}"
             place = instruction.module.source.diagnostic(instruction.name_span.start, what, severity="note")
             head = self._heads[instruction] = place.header().replace(" note: ", " trace: ", 1)
-        console.say("\n".join([head, *self._lines(instruction, value)]), "trace")
+        console.say("\n".join([head, *self._lines(instruction, value, active)]), "trace")
 
-    def _lines(self, instruction: Instruction, value: Value) -> Iterator[str]:
+    def _lines(self, instruction: Instruction, value: Value, active: Array | None) -> Iterator[str]:
         from hlo_cp2ag.executor.values import Token
         from hlo_cp2ag.executor.values import leaves as value_leaves
 
@@ -495,7 +485,7 @@ class _Tracer:
             if len(shapes) > 1 or isinstance(value, tuple):
                 yield f"  leaf {number}: {array.to_text(False)}"
             if not isinstance(leaf, Token):
-                yield from _readable(leaf, array.element_type, self._devices)
+                yield from _readable(leaf, array.element_type, self._devices, active)
 
 
 # ---- what comes out --------------------------------------------------------------------------------------------------
@@ -522,7 +512,7 @@ def _collapsed(array: Array) -> Array:
     """The array with a device axis of length 1 if all devices have the same bits; a view of one costs nothing."""
     from hlo_cp2ag.executor.values import collapse
 
-    return array[:1] if array.strides[0] == 0 else collapse(array)
+    return collapse(array)
 
 
 def _described(name: str, array: Array, shape: ArrayShape) -> dict[str, Any]:
@@ -547,16 +537,24 @@ def _described(name: str, array: Array, shape: ArrayShape) -> dict[str, Any]:
     }
 
 
-def _readable(array: Array, element_type: str, devices: int) -> list[str]:
-    """An array `[1 or devices, ...]` for people: one entry for each group of devices that have the same bits."""
-    groups = _groups(array)
+def _readable(array: Array, element_type: str, devices: int, active: Array | None = None) -> list[str]:
+    """An array `[1 or devices, ...]` for people: one entry for each group of devices that have the same bits.
+
+    Where there is `active` `[devices]`, the devices for which it is false are left out.
+    """
+    present = list(range(devices)) if active is None else active.nonzero()[0].tolist()
+    groups = _groups(array, present)
     lines: list[str] = []
     for members in groups[:_MOST_GROUPS]:
-        if len(groups) == 1:
+        if len(members) == devices:
             label = "every device" if devices > 1 else ""
         else:
             label = ("device " if len(members) == 1 else "devices ") + _ranges(members)
-        rows = [row for row in _elements(array[members[0]], element_type).splitlines() if row.strip()]
+        rows = [
+            row
+            for row in _elements(array[members[0] if array.shape[0] > 1 else 0], element_type).splitlines()
+            if row.strip()
+        ]
         if len(rows) == 1:
             lines.append("  " + (f"{label}: " if label else "") + rows[0])
         else:
@@ -567,16 +565,16 @@ def _readable(array: Array, element_type: str, devices: int) -> list[str]:
     return lines
 
 
-def _groups(array: Array) -> list[list[int]]:
-    """The devices that have the same bits, by their first ones."""
+def _groups(array: Array, present: list[int]) -> list[list[int]]:
+    """The devices among `present` that have the same bits, by their first ones."""
     import hashlib
 
     from hlo_cp2ag.executor.values import bits_of
 
     if _collapsed(array).shape[0] == 1:
-        return [[0]]
+        return [present]
     found: dict[bytes, list[int]] = {}
-    for device in range(array.shape[0]):
+    for device in present:
         found.setdefault(hashlib.sha256(bits_of(array[device]).tobytes()).digest(), []).append(device)
     return list(found.values())
 

@@ -24,7 +24,19 @@ def random_array(shape: ArrayShape, lanes: int, generator: np.random.Generator) 
 
     f8e8m0fnu, which has neither sign nor zero, gets powers of two from 1/16 to 16.
     """
-    element_type, size = shape.element_type, (lanes, *shape.dimensions)
+    flat = np.empty(lanes * shape.element_count, dtype_of(shape.element_type))
+    for start in range(
+        0, flat.size, _BLOCK
+    ):  # numpy draws in 64 bits: a block at a time takes little besides the array
+        block = flat[start : start + _BLOCK]
+        block[...] = _random_elements(shape.element_type, block.size, generator)
+    return flat.reshape(lanes, *shape.dimensions)
+
+
+_BLOCK = 1 << 18
+
+
+def _random_elements(element_type: str, size: int, generator: np.random.Generator) -> Array:
     dtype = dtype_of(element_type)
     if element_type == "pred":
         return generator.integers(0, 2, size).astype(dtype)
@@ -101,7 +113,7 @@ def _in_order(inputs: Sequence[Any] | Mapping[str, Any], count: int) -> list[Any
         missing = [f"p{i}" for i in range(count) if f"p{i}" not in inputs]
         unknown = sorted(set(inputs) - {f"p{i}" for i in range(count)})
         if missing:
-            raise ExecutionError(f"no input {missing[0]}: the entry takes {_count(count)}, p0 to p{count - 1}")
+            raise ExecutionError(f"no input {missing[0]}: the entry takes {_count(count)}, {_names(count)}")
         if unknown:
             raise ExecutionError(f"an input {unknown[0]} that no parameter takes: the entry takes {_count(count)}")
         return [inputs[f"p{i}"] for i in range(count)]
@@ -110,14 +122,22 @@ def _in_order(inputs: Sequence[Any] | Mapping[str, Any], count: int) -> list[Any
     return list(inputs)
 
 
+def _names(count: int) -> str:
+    return "p0" if count == 1 else f"p0 to p{count - 1}"
+
+
 def _count(count: int) -> str:
     return f"{count or 'no'} input{'' if count == 1 else 's'}"
 
 
 def as_input(array: Any, shape: ArrayShape, devices: int, name: str) -> Array:
     """One input as a value of a shape. Raises ExecutionError if it is none."""
-    array = unpack(np.asarray(array), shape.element_type, name)
-    if array.shape == (devices, *shape.dimensions):
+    array = np.asarray(array)
+    dimensions = array.shape
+    if dimensions == (devices, *shape.dimensions) and array.strides[0] == 0:
+        array = array[:1]  # before `unpack`, which may copy
+    array = unpack(array, shape.element_type, name)
+    if dimensions == (devices, *shape.dimensions):
         return collapse(array)
     if array.shape == shape.dimensions:
         result: Array = array[np.newaxis]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import numpy as np
 
 from hlo_cp2ag.executor.plan import ModuleIndex, Plan
-from hlo_cp2ag.executor.registry import ExecutionError, execution_error
+from hlo_cp2ag.executor.registry import ExecutionError, TooManySteps, execution_error
 from hlo_cp2ag.executor.values import Array, Value, check_value, map_arrays, zeros
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import Shape
@@ -28,8 +28,9 @@ class Trace:
 
     pattern: re.Pattern[str]
     """Searched for in instruction names and opcodes."""
-    callback: Callable[[Instruction, Value], None]
-    """Called with each value as it is computed, `[1 or lanes, ...]`; loop iterations each call it again."""
+    callback: Callable[[Instruction, Value, Array | None], None]
+    """Called with each value as it is computed, `[1 or lanes, ...]`, and a bool array `[lanes]` that says which lanes
+    compute it, None for all; loop iterations each call it again."""
 
     def wants(self, instruction: Instruction) -> bool:
         """Whether an instruction's values are to be shown."""
@@ -153,8 +154,30 @@ class Execution:
             plan = self._plans[id(computation)] = self.index.plan(computation, keep)
         return plan
 
+    def run_entry(self, args: Sequence[Value]) -> Value:
+        """What the module returns. Raises ExecutionError."""
+        try:
+            return self.run_plan(self.plan(self.index.module.entry), args)
+        except TooManySteps as limit:
+            self._too_many(limit)
+
+    def _too_many(self, limit: TooManySteps) -> NoReturn:
+        message = f"more than {self._max_steps} instructions were run (--max-steps)"
+        loop, computation = limit.loop, limit.computation
+        if loop is not None:
+            message += f", the last in iteration {limit.iteration:,} of while {loop.name!r}"
+            hint = "the loop may not end; a larger --max-steps lets it run on"
+            raise execution_error(loop, message, hint) from None
+        named = (
+            "" if computation.is_inline or computation.is_lone else f", the last in computation {computation.name!r}"
+        )
+        diagnostic = computation.module.source.diagnostic(
+            computation.name_span.start, message + named, hint="a larger --max-steps lets it run on"
+        )
+        raise ExecutionError(diagnostic) from None
+
     def run_plan(self, plan: Plan, args: Sequence[Value]) -> Value:
-        """The root's value. Raises ExecutionError."""
+        """The root's value. Raises ExecutionError, and TooManySteps for `run_entry`."""
         values: list[Value | None] = [None] * plan.slots
         for slot, parameter, argument in zip(plan.parameters, plan.parameter_instructions, args, strict=True):
             if slot >= 0:
@@ -162,7 +185,7 @@ class Execution:
             self._show(parameter, argument)
         del args
         if self._max_steps is not None and self.steps + len(plan.steps) > self._max_steps:
-            raise ExecutionError(f"more than {self._max_steps} instructions were run (--max-steps)")
+            raise TooManySteps(plan.computation)
         self.steps += len(plan.steps)
         if self._progress is not None:
             self._progress(self.steps)
@@ -181,7 +204,7 @@ class Execution:
 
     def _show(self, instruction: Instruction, value: Value) -> None:
         if self._trace is not None and not self.in_apply and self._trace.wants(instruction):
-            self._trace.callback(instruction, value)
+            self._trace.callback(instruction, value, self.active)
 
     def _check(self, instruction: Instruction, value: Value) -> None:
         wrong = check_value(value, instruction.shape, (1, self.lanes))

@@ -7,16 +7,15 @@ is the peak.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, Union
-
-import numpy as np
 
 from hlo_cp2ag.executor.groups import group_table
 from hlo_cp2ag.executor.interpreter import Execution
 from hlo_cp2ag.executor.ops.collectives import permute_map
 from hlo_cp2ag.executor.plan import Plan, Step
-from hlo_cp2ag.executor.values import Token, Value, array_shape_of, leaves
+from hlo_cp2ag.executor.values import Token, Value, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import Shape, TupleShape
@@ -45,6 +44,17 @@ class _Answer:
     flags: Flags
     peak: int
     """Bytes beyond the arguments, at most."""
+    place: Instruction | None = None
+    """What needs the most, if it is not the instruction itself that was asked about."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The most bytes that values take at any time in a run, arguments included."""
+
+    size: int
+    place: Instruction | None
+    """The instruction that needs the most besides what it is given; a parameter if the arguments outweigh all else."""
 
 
 def flags_of_value(value: Value) -> Flags:
@@ -54,11 +64,17 @@ def flags_of_value(value: Value) -> Flags:
     return not isinstance(value, Token) and value.shape[0] > 1
 
 
-def estimate(execution: Execution, arguments: list[Value]) -> int:
-    """The most bytes that values take at any time in a run, arguments included."""
-    plan = execution.plan(execution.index.module.entry)
-    own = sum(leaf.nbytes for argument in arguments for leaf in leaves(argument) if isinstance(leaf, np.ndarray))
-    return own + _Estimate(execution).plan(plan, tuple(map(flags_of_value, arguments))).peak
+def estimate(execution: Execution, arguments: Sequence[Flags]) -> Estimate:
+    """How much a run on arguments takes that differ between devices or not. Takes no memory for values itself."""
+    entry = execution.index.module.entry
+    parameters = execution.index.parameters(entry)
+    sizes = [size_of(p.shape, f, execution.lanes) for p, f in zip(parameters, arguments, strict=True)]
+    walk = _Estimate(execution)
+    answer = walk.plan(execution.plan(entry), tuple(arguments))
+    candidates = [(answer.peak, answer.place), *zip(sizes, parameters, strict=True)]
+    candidates += [(size, constant) for constant, size in walk.constants.items()]
+    place = max(candidates, key=lambda c: c[0])[1]
+    return Estimate(sum(sizes) + sum(walk.constants.values()) + answer.peak, place)
 
 
 def size_of(shape: Shape, flags: Flags, lanes: int) -> int:
@@ -123,6 +139,8 @@ class _Estimate:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._known: dict[tuple[int, tuple[Flags, ...]], _Answer] = {}
+        self.constants: dict[Instruction, int] = {}
+        """What constants take; once made they stay to the end."""
 
     def plan(self, plan: Plan, arguments: tuple[Flags, ...]) -> _Answer:
         key = (id(plan), arguments)
@@ -134,18 +152,22 @@ class _Estimate:
         lanes = self._execution.lanes
         flags: dict[int, Flags] = {slot: f for slot, f in zip(plan.parameters, arguments, strict=True) if slot >= 0}
         ledger = _Ledger()
-        peak = 0
+        peak, place = 0, None
         for step in plan.steps:
             answer = self._step(step, tuple(flags[slot] for slot in step.operands))
             flags[step.slot] = answer.flags
-            if step.instruction.opcode in _VIEWS:
+            if step.instruction.opcode == "constant":
+                self.constants[step.instruction] = size_of(step.instruction.shape, False, lanes)
+                ledger.share(step.slot, ())
+            elif step.instruction.opcode in _VIEWS:
                 ledger.share(step.slot, step.operands)
             else:
                 ledger.take(step.slot, size_of(step.instruction.shape, answer.flags, lanes))
-            peak = max(peak, ledger.live + answer.peak)
+            if ledger.live + answer.peak > peak:
+                peak, place = ledger.live + answer.peak, answer.place or step.instruction
             for slot in step.frees:
                 ledger.drop(slot)
-        return _Answer(flags[plan.root], peak)
+        return _Answer(flags[plan.root], peak, place)
 
     def _step(self, step: Step, operands: tuple[Flags, ...]) -> _Answer:
         instruction, opcode = step.instruction, step.instruction.opcode
@@ -161,7 +183,9 @@ class _Estimate:
             attribute = "to_apply" if opcode == "call" else "calls"
             answer = self.plan(execution.plan(execution.computation(instruction, attribute)), operands)
             if opcode == "async-start":
-                return _Answer(fill(instruction.shape, any_of(answer.flags) or any_of(operands)), answer.peak)
+                return _Answer(
+                    fill(instruction.shape, any_of(answer.flags) or any_of(operands)), answer.peak, answer.place
+                )
             return answer
         if opcode == "while":
             return self._while(instruction, operands[0])
@@ -177,7 +201,7 @@ class _Estimate:
             differs = differs and len(group_table(execution, instruction).groups) > 1
         elif opcode in ("reduce-scatter", "all-to-all", "collective-broadcast"):
             differs = True
-        if opcode not in _VIEWS:
+        if opcode not in _VIEWS and opcode != "constant":
             # Computing in a wider type, or gathering before the result is laid out, takes a second or third copy.
             extra = 2 * size_of(instruction.shape, fill(instruction.shape, differs), execution.lanes)
         return _Answer(fill(instruction.shape, differs), extra)
@@ -192,7 +216,7 @@ class _Estimate:
             if any_of(test.flags):
                 following = fill(instruction.shape, True)
             if following == state:
-                return _Answer(state, max(test.peak, after.peak))
+                return _Answer(state, *max((test.peak, test.place), (after.peak, after.place), key=lambda x: x[0]))
             state = following
 
     def _conditional(self, instruction: Instruction, operands: tuple[Flags, ...]) -> _Answer:
@@ -201,8 +225,10 @@ class _Estimate:
         if instruction.attribute_text("branch_computations") is None:
             called = [execution.computation(instruction, f"{word}_computation") for word in ("true", "false")]
         flags: Flags = fill(instruction.shape, any_of(operands[0]))
-        peak = 0
+        peak, place = 0, None
         for computation, argument in zip(called, operands[1:], strict=True):
             answer = self.plan(execution.plan(computation), (argument,))
-            flags, peak = either(flags, answer.flags), max(peak, answer.peak)
-        return _Answer(flags, 2 * peak if any_of(operands[0]) else peak)
+            flags = either(flags, answer.flags)
+            if answer.peak > peak:
+                peak, place = answer.peak, answer.place
+        return _Answer(flags, 2 * peak if any_of(operands[0]) else peak, place)

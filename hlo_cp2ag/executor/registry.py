@@ -37,6 +37,8 @@ class Context(Protocol):
     """Whether lanes are elements of arrays and not devices; collectives and ids are errors there."""
     active: Array | None
     """Which lanes are here, bool `[lanes]`; None while all are."""
+    steps: int
+    """How many instructions have been run."""
 
     def operand_shapes(self, instruction: Instruction) -> tuple[Shape, ...]:
         """The operands' shapes, with the layouts that the text states."""
@@ -129,6 +131,26 @@ def known_opcodes() -> frozenset[str]:
 
 class ExecutionError(HloError):
     """Something that only shows when a module runs: its inputs, its size, a collective that not all devices reach."""
+
+
+class TooManySteps(Exception):  # noqa: N818
+    """The run has come to its bound; what loop it is in is added on the way up."""
+
+    def __init__(self, computation: Computation) -> None:
+        """`computation` is the one that was not entered any more."""
+        super().__init__()
+        self.computation = computation
+        self.loop: Instruction | None = None
+        self.iteration = 0
+        self._is_certain = False
+
+    def leaves(self, loop: Instruction, iteration: int, most: bool) -> None:
+        """It comes out of a loop, inner ones first, which has run most of the instructions or not.
+
+        The innermost one that has is named: a short loop inside an endless one is not at fault.
+        """
+        if not self._is_certain:
+            self.loop, self.iteration, self._is_certain = loop, iteration, most
 
 
 def execution_error(instruction: Instruction, message: str, hint: str = "") -> ExecutionError:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hlo_cp2ag.executor.inputs import arguments_of, random_inputs, unpack_value
 from hlo_cp2ag.executor.interpreter import Execution, Trace
-from hlo_cp2ag.executor.memory import estimate
+from hlo_cp2ag.executor.memory import Flags, estimate, fill, flags_of_value, size_of
 from hlo_cp2ag.executor.plan import ModuleIndex
 from hlo_cp2ag.executor.registry import ExecutionError
 from hlo_cp2ag.executor.validate import validate
@@ -23,8 +23,9 @@ from hlo_cp2ag.topology.process_grid import ProcessGrid
 DEFAULT_MAX_MEMORY = 4 << 30
 """Bytes that a run may take, unless the caller says otherwise."""
 
-TraceRequest = tuple[str, Callable[[Instruction, Value], None]]
-"""A regular expression, searched for in instruction names and opcodes, and who is told the values."""
+TraceRequest = tuple[str, Callable[[Instruction, Value, "Array | None"], None]]
+"""A regular expression, searched for in instruction names and opcodes, and who is told the values, and which devices
+compute them: None for all."""
 
 
 def run(
@@ -51,11 +52,13 @@ def run(
 
     `profile="neuron"`: replica-id is the flat rank, permute pairs name flat ranks, and a device that no pair targets
     keeps its operand. `fill_elided="random"` gives constants that were printed `{...}` seeded values; else they are an
-    error. `max_memory` bounds an estimate in bytes made before the run, `max_steps` the number of instructions run,
-    loop iterations included. `trace` is a regular expression and a function that gets each matching instruction with
-    its value; `progress` is told the number of instructions run. `checked` holds every value against its stated shape.
+    error. `max_memory` bounds an estimate in bytes made before memory is taken, arguments included, `max_steps` the
+    number of instructions run, loop iterations included. `trace` is a regular expression and a function that gets each
+    matching instruction, its value `[1 or devices, ...]`, and a bool array `[devices]` that says which devices compute
+    it, None for all. `progress` is told the number of instructions run. `checked` holds every value against its stated
+    shape.
 
-    Raises HloSyntaxError for a module that cannot run (an unsupported opcode, shapes that contradict each other, a
+    Raises HloSyntaxError for a module that `check` refuses or that cannot run (an unsupported opcode, shapes that contradict each other, a
     missing computation or parameter), before anything runs; ExecutionError for inputs that do not fit, for what is too
     large or takes too long, and for a collective that only a part of a group reaches.
     """
@@ -63,6 +66,7 @@ def run(
         raise ExecutionError(f"a grid of {replica_count} x {num_partitions} has no devices")
     if profile not in ("xla", "neuron"):
         raise ExecutionError(f"unknown profile {profile!r}: xla or neuron")
+    module.check()
     grid = ProcessGrid(replica_count, num_partitions)
     index = ModuleIndex(module)
     execution = Execution(
@@ -75,21 +79,63 @@ def run(
         progress=progress,
         checked=checked,
     )
+    devices = grid.device_count
+    budget = _Budget(module, index, max_memory)
+    budget.bound_ids(devices)
     depth = validate(execution, index, module.entry)
-    if inputs is None:
-        inputs = random_inputs(module, grid.device_count, seed)
-    arguments = arguments_of(module, index, inputs, grid.device_count)
-    del inputs
+    budget.bound_inputs(devices, inputs is None)
     with _room_for(depth):
-        if max_memory is not None:
-            needed = estimate(execution, arguments)
-            if needed > max_memory:
-                raise ExecutionError(
-                    f"the run would take about {needed:,} bytes of memory, more than the {max_memory:,} allowed "
-                    "(--max-memory)"
-                )
-        plan = execution.plan(module.entry)
-        return unpack_value(execution.run_plan(plan, arguments), grid.device_count)
+        if inputs is None:
+            flags = [fill(parameter.shape, devices > 1) for parameter in index.parameters(module.entry)]
+            budget.bound_run(execution, flags)
+            inputs = random_inputs(module, devices, seed)
+            arguments = arguments_of(module, index, inputs, devices)
+        else:
+            arguments = arguments_of(module, index, inputs, devices)
+            budget.bound_run(execution, list(map(flags_of_value, arguments)))
+        del inputs
+        return unpack_value(execution.run_entry(arguments), devices)
+
+
+class _Budget:
+    """Raises ExecutionError for what does not fit into the memory allowed, before it is taken."""
+
+    def __init__(self, module: HloModule, index: ModuleIndex, most: int | None) -> None:
+        self._module = module
+        self._index = index
+        self._most = most
+
+    def bound_ids(self, devices: int) -> None:
+        """Tables of devices, which are made before anything else."""
+        self._bound(8 * devices, f"the ids of {_devices(devices)} take", None)
+
+    def bound_inputs(self, devices: int, random: bool) -> None:
+        """The arguments alone: random ones on every device, given ones at least once."""
+        parameters = self._index.parameters(self._module.entry)
+        sizes = [size_of(parameter.shape, random, devices) for parameter in parameters]
+        what = f"the random arguments of {_devices(devices)} take" if random else "the arguments take at least"
+        largest = max(zip(sizes, parameters, strict=True), key=lambda pair: pair[0], default=(0, None))[1]
+        self._bound(sum(sizes), what, largest)
+
+    def bound_run(self, execution: Execution, flags: Sequence[Flags]) -> None:
+        """All values that are there at one time, arguments included."""
+        if self._most is not None:
+            found = estimate(execution, flags)
+            self._bound(found.size, "the run would take about", found.place)
+
+    def _bound(self, size: int, what: str, place: Instruction | None) -> None:
+        if self._most is None or size <= self._most:
+            return
+        message = f"{what} {size:,} bytes of memory"
+        if place is not None:
+            message += f", the most at {place.opcode} {place.name!r}"
+        message += f", more than the {self._most:,} allowed (--max-memory)"
+        where = (place or self._module.entry).name_span.start
+        raise ExecutionError(self._module.source.diagnostic(where, message, hint="a larger --max-memory lets it run"))
+
+
+def _devices(count: int) -> str:
+    return "one device" if count == 1 else f"{count:,} devices"
 
 
 @contextlib.contextmanager

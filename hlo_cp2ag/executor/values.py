@@ -78,15 +78,28 @@ def bits_of(array: Array) -> Array:
 
 
 def collapse(array: Array) -> Array:
-    """The array with a lane axis of length 1 if all lanes have the same bits, else the array itself."""
+    """The array with a lane axis of length 1 if all lanes have the same bits, else the array itself.
+
+    It takes no more memory than one lane, or a small block of them.
+    """
     if array.shape[0] <= 1:
         return array
     first = array[:1]
-    bits = bits_of(array)
-    # Most arrays that differ do so in the second lane already.
-    if not np.array_equal(bits[0], bits[1]) or not np.array_equal(bits, np.broadcast_to(bits[:1], bits.shape)):
-        return array
+    if array.strides[0] == 0:  # one lane, shown many times
+        return first
+    bits = bits_of(first)
+    # Most arrays that differ do so in the second lane already; later blocks hold many lanes if lanes are small.
+    start, count = 1, 1
+    while start < array.shape[0]:
+        block = bits_of(array[start : start + count])
+        if not (block == bits).all():
+            return array
+        start, count = start + count, max(1, _BLOCK // max(1, first.nbytes))
     return first
+
+
+_BLOCK = 1 << 20
+"""Bytes that `collapse` compares at once, where a lane is no larger."""
 
 
 def choose(mask: Array, chosen: Value, other: Value) -> Value:

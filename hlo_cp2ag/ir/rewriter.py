@@ -17,6 +17,7 @@ from hlo_cp2ag.ir.source import Span
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d{1,19})(?!\d)")
+_ZERO_SUFFIX = re.compile(r"\.0\d*$")
 _STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
@@ -83,6 +84,8 @@ class Rewriter:
         self._erased: dict[Instruction, None] = {}
         self._plain: list[Edit] = []
         self._in_headers: set[str] = set()
+        self._headers: str | None = None
+        self._zeros: set[str] | None = None
         self._next_number: dict[str, int] = {}
         self._next_channel: int | None = None
 
@@ -90,17 +93,36 @@ class Rewriter:
 
     def fresh_name(self, opcode: str) -> str:
         """A name as XLA's uniquer gives it: `opcode`, else `opcode.N` with the smallest free N >= 1."""
-        taken = self.module.instruction_names
         number = self._next_number.get(opcode)
         if number is None:
             number = 0
-            self._in_headers |= _header_names(self.module, opcode)
-        name = f"{opcode}.{number}" if number else opcode
-        while name in taken or name in self._in_headers or not taken.isdisjoint(_same_to_xla(opcode, number)):
+            self._in_headers |= self._header_names(opcode)
+        taken, in_headers = self.module.instruction_names, self._in_headers
+        while True:
+            name = f"{opcode}.{number}" if number else opcode
             number += 1
-            name = f"{opcode}.{number}"
-        self._next_number[opcode] = number + 1
-        return name
+            if name in taken or name in in_headers or self._is_spelled_with_zeros(opcode, number - 1):
+                continue
+            self._next_number[opcode] = number
+            return name
+
+    def _is_spelled_with_zeros(self, opcode: str, number: int) -> bool:
+        """Whether the module has a name that XLA's uniquer takes for the same: `add.0` for `add`, `add.01` for `add.1`."""
+        if self._zeros is None:
+            self._zeros = {
+                name for name in self.module.instruction_names if ".0" in name and _ZERO_SUFFIX.search(name) is not None
+            }
+        return bool(self._zeros) and not self._zeros.isdisjoint(
+            (f"{opcode}.0{number or ''}", f"{opcode}.00{number or ''}")
+        )
+
+    def _header_names(self, opcode: str) -> set[str]:
+        """Names that begin with an opcode and stand in computations' headers; XLA's uniquer counts them too."""
+        if self._headers is None:
+            self._headers = "\n".join(self.module.header_parameter_texts())
+        if opcode not in self._headers:
+            return set()
+        return {name for name in _HEADER_NAME.findall(self._headers) if name.startswith(opcode)}
 
     def next_channel_id(self) -> int:
         """1 + the largest channel id of the module, rising with each call."""
@@ -245,20 +267,6 @@ def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:
     """The names in `{%a, b}` and where they are, `%` not included; comments are no names."""
     text = re.sub(r"/\*.*?\*/|//[^\r\n]*", lambda m: " " * len(m.group()), value_text, flags=re.DOTALL)
     return [(Span(offset + m.start(), offset + m.end()), m.group()) for m in _HEADER_NAME.finditer(text)]
-
-
-def _header_names(module: HloModule, opcode: str) -> set[str]:
-    """Names that begin with an opcode and stand in computations' headers; XLA's uniquer counts them too."""
-    found: set[str] = set()
-    for text in module.header_parameter_texts():
-        if opcode in text:
-            found.update(name for name in _HEADER_NAME.findall(text) if name.startswith(opcode))
-    return found
-
-
-def _same_to_xla(opcode: str, number: int) -> tuple[str, ...]:
-    """Names that XLA's uniquer takes for the same: `add.0` for `add`, `add.01` for `add.1`."""
-    return (f"{opcode}.0{number or ''}", f"{opcode}.00{number or ''}")
 
 
 def largest_channel_id(module: HloModule) -> int:

@@ -246,7 +246,7 @@ def permute_map(context: Context, instruction: Instruction) -> Array:
     """By device: the device whose operand it receives, -1 for none. Made once."""
 
     def make() -> Array:
-        pairs = cast(SourceTargetPairs, instruction.attribute("source_target_pairs", ()))
+        pairs = cast(SourceTargetPairs, instruction.attribute("source_target_pairs"))
         grid, neuron = context.grid, context.profile == "neuron"
         if len(context.operand_shapes(instruction)) == 4 and instruction.attribute_text("slice_sizes") is not None:
             raise instruction.error("the executor does not support in-place permutes (slice_sizes)")

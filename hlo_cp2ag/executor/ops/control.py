@@ -12,7 +12,7 @@ import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import lift
 from hlo_cp2ag.executor.ops.unary import operand_type
-from hlo_cp2ag.executor.registry import Context, integer, op
+from hlo_cp2ag.executor.registry import Context, TooManySteps, integer, op
 from hlo_cp2ag.executor.values import TOKEN, Array, Token, Value, choose, expand
 from hlo_cp2ag.ir.module import Instruction
 
@@ -56,22 +56,28 @@ def add_dependency(context: Context, instruction: Instruction, operand: Value, t
 @op("while")
 def while_(context: Context, instruction: Instruction, state: Value) -> Value:
     """Semantics: XLA operation semantics, While: each lane leaves the loop when its own condition is false."""
+    before, iteration = context.steps, 0
     condition, body = context.computation(instruction, "condition"), context.computation(instruction, "body")
     mask = context.active
     some_left = False
-    while True:
-        goes_on = cast(Array, context.call(condition, (state,), mask))
-        if goes_on.shape[0] == 1:
-            if not goes_on[0]:
-                return state
-        else:
-            here = goes_on if mask is None else goes_on & mask
-            if not here.any():
-                return state
-            if not (here.all() if mask is None else np.array_equal(here, mask)):
-                mask, some_left = here, True
-        result = context.call(body, (state,), mask)
-        state = choose(mask, result, state) if some_left and mask is not None else result
+    try:
+        while True:
+            iteration += 1
+            goes_on = cast(Array, context.call(condition, (state,), mask))
+            if goes_on.shape[0] == 1:
+                if not goes_on[0]:
+                    return state
+            else:
+                here = goes_on if mask is None else goes_on & mask
+                if not here.any():
+                    return state
+                if not (here.all() if mask is None else np.array_equal(here, mask)):
+                    mask, some_left = here, True
+            result = context.call(body, (state,), mask)
+            state = choose(mask, result, state) if some_left and mask is not None else result
+    except TooManySteps as limit:
+        limit.leaves(instruction, iteration, 2 * (context.steps - before) >= context.steps)
+        raise
 
 
 @op("conditional")

@@ -37,23 +37,40 @@ def constant(context: Context, instruction: Instruction) -> Value:
     """Semantics: XLA operation semantics, Constant. An elided one `{...}` has seeded values, if the run allows it."""
 
     def make() -> Value:
-        literal = read_literal(instruction)
+        literal = _literal(context, instruction)
         if not literal.elided:
             return literal_value(literal)
-        fill = getattr(context, "fill_elided", None)
-        if fill is None:
-            raise instruction.error("an elided constant has no value", hint="dump with large constants, or fill them")
         from hlo_cp2ag.executor.inputs import random_value
 
-        return random_value(instruction.shape, 1, fill)
+        return random_value(instruction.shape, 1, np.random.default_rng(_seed(context, instruction)))
 
     return context.memo(instruction, "constant", make)
 
 
+def _literal(context: Context, instruction: Instruction) -> Literal:
+    return context.memo(instruction, "literal", lambda: read_literal(instruction))
+
+
+def _seed(context: Context, instruction: Instruction) -> int:
+    """The seed of an elided constant's values. Raises HloSyntaxError unless the run fills them."""
+
+    def make() -> int:
+        fill = getattr(context, "fill_elided", None)
+        if fill is None:
+            raise instruction.error(
+                "an elided constant has no value",
+                hint='dump with large constants, or give it seeded values by fill_elided="random" (--fill-elided random)',
+            )
+        return int(fill.integers(1 << 62))
+
+    return context.memo(instruction, "seed", make)
+
+
 @precheck("constant")
 def constant_has_value(context: Context, instruction: Instruction) -> None:
-    """Raise for an elided constant, unless the run fills them."""
-    constant(context, instruction)
+    """Raise for an elided constant, unless the run fills them: now it gets its seed, its values when it is run."""
+    if _literal(context, instruction).elided:
+        _seed(context, instruction)
 
 
 def literal_value(literal: Literal) -> Value:

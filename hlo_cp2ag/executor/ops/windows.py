@@ -68,7 +68,8 @@ def seen_at(x: Array, offset: Sequence[int], window: Sequence[WindowDimension], 
         slice(o, o + (count - 1) * d.stride + 1 if count else o, d.stride)
         for o, d, count in zip(offset, window, counts, strict=True)
     ]
-    view: Array = x[tuple([slice(None), *slices])]
+    whole: list[slice] = [slice(None), *slices]
+    view: Array = x[tuple(whole)]
     return view
 
 
