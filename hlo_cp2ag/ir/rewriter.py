@@ -17,7 +17,6 @@ from hlo_cp2ag.ir.source import Span
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d{1,19})(?!\d)")
-_ZERO_SUFFIX = re.compile(r"\.0\d*$")
 _STEM = re.compile(r"[A-Za-z_]+(?:-[A-Za-z_]+)*")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
@@ -85,7 +84,6 @@ class Rewriter:
         self._plain: list[Edit] = []
         self._in_headers: set[str] = set()
         self._headers: str | None = None
-        self._zeros: set[str] | None = None
         self._next_number: dict[str, int] = {}
         self._next_channel: int | None = None
 
@@ -108,13 +106,8 @@ class Rewriter:
 
     def _is_spelled_with_zeros(self, opcode: str, number: int) -> bool:
         """Whether the module has a name that XLA's uniquer takes for the same: `add.0` for `add`, `add.01` for `add.1`."""
-        if self._zeros is None:
-            self._zeros = {
-                name for name in self.module.instruction_names if ".0" in name and _ZERO_SUFFIX.search(name) is not None
-            }
-        return bool(self._zeros) and not self._zeros.isdisjoint(
-            (f"{opcode}.0{number or ''}", f"{opcode}.00{number or ''}")
-        )
+        taken, digits = self.module.instruction_names, number or ""
+        return f"{opcode}.0{digits}" in taken or f"{opcode}.00{digits}" in taken
 
     def _header_names(self, opcode: str) -> set[str]:
         """Names that begin with an opcode and stand in computations' headers; XLA's uniquer counts them too."""
