@@ -73,7 +73,7 @@ def _site(site: Site, result: RewriteResult) -> dict[str, Any]:
         "action": site.action,
         "reason": site.reason,
         "excluded_by_flag": site.excluded,
-        "names_created": [new.name for new in site.created],
+        "names_created": list(site.names_created),
         "channel_ids_created": list(site.channel_ids),
         "gather_dimensions": list(site.gather_dimensions) if rewritten else [],
         "attributes_dropped": list(site.attributes_dropped),

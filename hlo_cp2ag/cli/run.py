@@ -273,8 +273,7 @@ def _grid(
 
 
 def _warnings(config: GridConfig) -> Iterator[str]:
-    for text in config.warnings:
-        yield text
+    yield from config.warnings
 
 
 def _header(module: HloModule) -> int:

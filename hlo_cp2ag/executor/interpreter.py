@@ -165,11 +165,11 @@ class Execution:
         message = f"more than {self._max_steps} instructions were run (--max-steps)"
         loop, computation = limit.loop, limit.computation
         if loop is not None:
-            message += f", the last in iteration {limit.iteration:,} of while {loop.name!r}"
-            hint = "the loop may not end; a larger --max-steps lets it run on"
+            message += f", at iteration {limit.iteration:,} of while {loop.name!r}"
+            hint = "a loop may not end; a larger --max-steps lets it run on"
             raise execution_error(loop, message, hint) from None
         named = (
-            "" if computation.is_inline or computation.is_lone else f", the last in computation {computation.name!r}"
+            "" if computation.is_inline or computation.is_lone else f", at computation {computation.name!r}"
         )
         diagnostic = computation.module.source.diagnostic(
             computation.name_span.start, message + named, hint="a larger --max-steps lets it run on"
@@ -190,14 +190,22 @@ class Execution:
         if self._progress is not None:
             self._progress(self.steps)
         with np.errstate(all="ignore"):
-            for step in plan.steps:
-                result = step.function(self, step.instruction, *[values[slot] for slot in step.operands])
-                values[step.slot] = result
-                if self._checked:
-                    self._check(step.instruction, result)
-                self._show(step.instruction, result)
-                for slot in step.frees:
-                    values[slot] = None
+            step = None
+            try:
+                for step in plan.steps:
+                    result = step.function(self, step.instruction, *[values[slot] for slot in step.operands])
+                    values[step.slot] = result
+                    if self._checked:
+                        self._check(step.instruction, result)
+                    self._show(step.instruction, result)
+                    for slot in step.frees:
+                        values[slot] = None
+            except MemoryError as error:  # an inner plan has made an ExecutionError of its own
+                if step is None:
+                    raise
+                raise execution_error(
+                    step.instruction, f"no memory is left for {step.instruction.opcode}: {error}"
+                ) from None
         root = values[plan.root]
         assert root is not None
         return root

@@ -58,9 +58,9 @@ def run(
     it, None for all. `progress` is told the number of instructions run. `checked` holds every value against its stated
     shape.
 
-    Raises HloSyntaxError for a module that `check` refuses or that cannot run (an unsupported opcode, shapes that contradict each other, a
-    missing computation or parameter), before anything runs; ExecutionError for inputs that do not fit, for what is too
-    large or takes too long, and for a collective that only a part of a group reaches.
+    Raises HloSyntaxError for a module that `check` refuses or that cannot run (an unsupported opcode, shapes that
+    contradict each other, a missing computation or parameter), before anything runs; ExecutionError for inputs that do
+    not fit, for what is too large or takes too long, and for a collective that only a part of a group reaches.
     """
     if replica_count < 1 or num_partitions < 1:
         raise ExecutionError(f"a grid of {replica_count} x {num_partitions} has no devices")
@@ -106,8 +106,10 @@ class _Budget:
         self._most = most
 
     def bound_ids(self, devices: int) -> None:
-        """Tables of devices, which are made before anything else."""
-        self._bound(8 * devices, f"the ids of {_devices(devices)} take", None)
+        """Tables of devices, which collectives make before anything else; those of usual grids do not count."""
+        if 8 * devices > _SMALL:
+            tables = sum(map(_has_table, self._module.instructions())) if self._most is not None else 0
+            self._bound((8 + _TABLE * tables) * devices, f"the ids of {_devices(devices)} take", None)
 
     def bound_inputs(self, devices: int, random: bool) -> None:
         """The arguments alone: random ones on every device, given ones at least once."""
@@ -132,6 +134,16 @@ class _Budget:
         message += f", more than the {self._most:,} allowed (--max-memory)"
         where = (place or self._module.entry).name_span.start
         raise ExecutionError(self._module.source.diagnostic(where, message, hint="a larger --max-memory lets it run"))
+
+
+_SMALL = 1 << 20
+"""Bytes of ids that are no matter."""
+_TABLE = 96
+"""Bytes for each device in a collective's table of groups."""
+
+
+def _has_table(instruction: Instruction) -> bool:
+    return instruction.opcode.startswith(("all-", "reduce-scatter", "collective-"))
 
 
 def _devices(count: int) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+
+import numpy as np
 
 from hlo_cp2ag.executor.groups import group_table
 from hlo_cp2ag.executor.plan import CALLING_ATTRIBUTES, ModuleIndex, Node, function_of
 from hlo_cp2ag.executor.registry import Context, find_precheck
+from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, leaves
 from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, check_shape
@@ -77,10 +81,10 @@ def _calls(index: ModuleIndex, computation: Computation) -> Iterator[tuple[Instr
 def _check(context: Context, index: ModuleIndex, node: Node) -> None:
     instruction = node.instruction
     if instruction.opcode == "parameter":
-        _refuse_dynamic(instruction, instruction.shape)
+        _refuse_shape(context, instruction)
         return
     function_of(instruction)
-    _refuse_dynamic(instruction, instruction.shape)
+    _refuse_shape(context, instruction)
     for attribute in ("to_apply", "calls", "body", "condition"):
         if instruction.attribute_text(attribute) is not None and not index.called(instruction, attribute):
             raise instruction.error(f"needs one computation {attribute}=")
@@ -105,11 +109,25 @@ def _expect(instruction: Instruction, opcode: str, operands: tuple[Shape, ...]) 
         raise instruction.error(error.message) from None
 
 
-def _refuse_dynamic(instruction: Instruction, shape: Shape) -> None:
-    for leaf in leaves(shape):
+_MOST_BYTES = (1 << 63) - 1
+_MOST_DIMENSIONS = (64 if int(np.__version__.split(".")[0]) >= 2 else 32) - 2
+"""What numpy takes, without the lane axis and the one of groups."""
+
+
+def _refuse_shape(context: Context, instruction: Instruction) -> None:
+    """Raise HloSyntaxError for a shape that no array has."""
+    for leaf in leaves(instruction.shape):
         array = leaf.array if isinstance(leaf, BufferShape) else leaf
         if array.is_dynamic:
             raise instruction.error(f"the executor does not support dynamic dimensions: {array.to_text(False)}")
+        if array.rank > _MOST_DIMENSIONS:
+            raise instruction.error(
+                f"the executor does not support {array.rank} dimensions, {_MOST_DIMENSIONS} are the most"
+            )
+        if array.is_data:  # numpy counts what an array without elements would have if its zeros were ones
+            size = math.prod(filter(None, array.dimensions)) * dtype_of(array.element_type).itemsize * context.lanes
+            if size > _MOST_BYTES:
+                raise instruction.error(f"{array.to_text(False)} is larger than an array can be: {size:,} bytes")
 
 
 def _check_shape(context: Context, index: ModuleIndex, instruction: Instruction) -> None:

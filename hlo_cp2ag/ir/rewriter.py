@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import Span
+from hlo_cp2ag.ir.template import OPERAND, ChainTemplate, name_hole
 
 _HEADER_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _CHANNEL_ID = re.compile(r"channel_id=[ \t\r\n]*(\d{1,19})(?!\d)")
@@ -44,6 +45,14 @@ class NewInstruction:
     control_predecessors: tuple[Value | str, ...] = ()
     name: str = ""
     """Without `%`; given by the rewriter when it is empty."""
+
+
+class Filled(NamedTuple):
+    """What is written into a template's holes, except for the operand's name, which other edits may change."""
+
+    template: ChainTemplate
+    names: tuple[str, ...]
+    channel_id: int
 
 
 Value = Instruction | NewInstruction
@@ -78,7 +87,7 @@ class Rewriter:
         self._check = check
         self._printer = printer
         self._before: dict[Instruction, list[NewInstruction]] = {}
-        self._replaced: dict[Instruction, NewInstruction] = {}
+        self._replaced: dict[Instruction, NewInstruction | Filled] = {}
         self._renamed: dict[int, dict[str, str]] = {}
         self._erased: dict[Instruction, None] = {}
         self._plain: list[Edit] = []
@@ -147,6 +156,32 @@ class Rewriter:
             self.rename_uses(instruction, last.name)
         self._replaced[instruction] = last
 
+    def replace_by_template(self, instruction: Instruction, template: ChainTemplate, keep_name: bool = False) -> Filled:
+        """Like `replace`, with a chain that was emitted and printed before for an instruction of the same form.
+
+        The instruction has one operand. The chain's one channel id is the next free one.
+        """
+        names = [self.fresh_name(opcode) for opcode in template.opcodes[:-1]]
+        if keep_name:
+            names.append(instruction.name)
+        else:
+            names.append(self.fresh_name(template.opcodes[-1]))
+            self.rename_uses(instruction, names[-1])
+        filled = self._replaced[instruction] = Filled(template, tuple(names), self.next_channel_id())
+        return filled
+
+    def template_of(self, instruction: Instruction, new: Sequence[NewInstruction]) -> ChainTemplate:
+        """The template of new instructions that could stand for `instruction`, in its style."""
+        for index, each in enumerate(new):
+            each.name = name_hole(index)
+
+        def name_of(value: Value | str) -> str:
+            return value.name if isinstance(value, NewInstruction) else OPERAND
+
+        separator = self._printer.separator(instruction)
+        *before, last = (self._printer.instruction(each, instruction, name_of) for each in new)
+        return ChainTemplate.of([n.opcode for n in new], "".join(text + separator for text in before), last)
+
     def rename_uses(self, instruction: Instruction, name: str) -> None:
         """Edits every use of an instruction in its computation, operands and control predecessors, to another name."""
         self._renamed.setdefault(id(instruction.computation), {})[instruction.name] = name
@@ -191,16 +226,20 @@ class Rewriter:
 
     def _written(self, instruction: Instruction) -> Edit:
         name_of = self._name_of(instruction)
+        start = instruction.span.start
+        last = self._replaced.get(instruction)
+        root = self.module.text[start : instruction.name_span.start].rstrip("%") if instruction.is_root else ""
+        if isinstance(last, Filled):
+            operand, channel = name_of(instruction.operands[0]), str(last.channel_id)
+            before = last.template.before.fill(last.names, operand, channel)
+            return Edit(instruction.span, before + root + last.template.last.fill(last.names, operand, channel))
         separator = self._printer.separator(instruction)
         text = "".join(
             self._printer.instruction(new, instruction, name_of) + separator
             for new in self._before.get(instruction, ())
         )
-        start = instruction.span.start
-        last = self._replaced.get(instruction)
         if last is None:
             return Edit(Span(start, start), text)
-        root = self.module.text[start : instruction.name_span.start].rstrip("%") if instruction.is_root else ""
         return Edit(instruction.span, text + root + self._printer.instruction(last, instruction, name_of))
 
     def _use_edits(self, computation: Computation, names: dict[str, str]) -> Iterable[Edit]:

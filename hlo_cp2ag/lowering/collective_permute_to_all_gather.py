@@ -8,14 +8,15 @@ is left says why.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from hlo_cp2ag.ir.module import HloModule, Instruction
+from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
 from hlo_cp2ag.ir.rewriter import Edit, NewInstruction, Rewriter, apply_edits, names_in_braces
 from hlo_cp2ag.ir.shape import ArrayShape, Layout
 from hlo_cp2ag.ir.source import Diagnostic, HloError, Position, SourceText, Span
+from hlo_cp2ag.ir.template import CHANNEL, ChainTemplate
 from hlo_cp2ag.lowering import eligibility
 from hlo_cp2ag.lowering.call_graph import CallGraph
 from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
@@ -27,7 +28,7 @@ from hlo_cp2ag.lowering.options import LoweringOptions, options_for
 from hlo_cp2ag.lowering.sites import permutes
 from hlo_cp2ag.text.check_touched import check_touched
 from hlo_cp2ag.text.parser import parse_source
-from hlo_cp2ag.text.printer import Printer
+from hlo_cp2ag.text.printer import Printer, TextStyle
 
 if TYPE_CHECKING:
     from hlo_cp2ag.lowering.uniformity import Uniformity
@@ -55,7 +56,8 @@ class Site:
     """Why it was left, or why it was rewritten with a warning."""
     excluded: bool = False
     """Whether `--only` or `--gate` left it."""
-    created: tuple[NewInstruction, ...] = ()
+    names_created: tuple[str, ...] = ()
+    """Of the new instructions in order; the last one stands for the permute."""
     channel_ids: tuple[int, ...] = ()
     attributes_dropped: tuple[str, ...] = ()
     needs_all_devices: bool = False
@@ -183,6 +185,21 @@ def _pairs(permute: Instruction) -> Pairs:
     return cast(Pairs, pairs)
 
 
+_FormKey = tuple[str, str, str, TextStyle, str]
+"""Result shape, attributes, operand's shape, style, separator."""
+_MOST_FORMS = 10_000
+_LONGEST_FORM = 4_000
+
+
+@dataclass(slots=True)
+class _KnownForm:
+    """A form that was rewritten before: the first site of it, its plan, and the template once there is a second."""
+
+    site: Site
+    plan: ChainPlan
+    template: ChainTemplate | None = None
+
+
 class _Pass:
     """One run over one module."""
 
@@ -193,7 +210,10 @@ class _Pass:
         self.grid = config.grid
         self.log = log
         self._uniformity: Uniformity | None = None
-        self.rewriter = Rewriter(module, Printer(), check_touched)
+        self._arrivals: dict[Computation, str] = {}
+        self._forms: dict[_FormKey, _KnownForm] = {}
+        self.printer = Printer()
+        self.rewriter = Rewriter(module, self.printer, check_touched)
         self.calls = CallGraph(module)
         self.result = RewriteResult(module, config, options)
         for message in config.warnings:
@@ -211,6 +231,8 @@ class _Pass:
         for permute, pairs in found:
             site = self._site(permute, pairs)
             self.result.sites.append(site)
+            if self._rewrite_like_an_earlier_one(site):
+                continue
             site.reason = self._why_left(site)
             if site.reason:
                 self._warn(site, f"left: {site.reason}")
@@ -282,21 +304,77 @@ class _Pass:
                 touched.forget()
         if self.log is not None:
             self.log(f"Found collective-permute: {permute.text}")
+        warnings = len(self.result.warnings)
         self._warn_of_repeated_pairs(site)
         self._warn_of_dimensions(site)
+        is_plain = len(self.result.warnings) == warnings
         sources = self._sources(site)
         plan = self._plan(site, sources)
-        site.created = tuple(emit_chain(plan))
+        created = emit_chain(plan)
         site.channel_ids = plan.channel_ids
         site.action = "rewritten"
-        self.rewriter.replace(permute, site.created, keep_name=options.names == "keep")
+        self.rewriter.replace(permute, created, keep_name=options.names == "keep")
+        site.names_created = tuple(new.name for new in created)
         if self.log is not None:
-            self._log_mapping(site, sources)
+            self._log_mapping(created, sources)
+        if is_plain:
+            self._remember_form(site, plan)
+        self._warn_of_arrival(site)
+
+    def _warn_of_arrival(self, site: Site) -> None:
         arrival = self._arrival(site)
         if arrival:
             site.needs_all_devices = True
             site.reason = arrival
             self._warn(site, f"all devices must arrive here together: {arrival}")
+
+    # ---- what is like an earlier one -------------------------------------------------------------------------------
+
+    def _form(self, site: Site) -> _FormKey | None:
+        """What decides all about a permute but its place and its names; None if that is not its text alone."""
+        body = site.permute.body
+        if self.log is not None or self.only is not None or len(body.operands) != 1 or body.operands[0].name is None:
+            return None
+        text = self.module.text
+        attributes = text[body.operands_span.end : body.end]
+        if "control-predecessors" in attributes or len(attributes) > _LONGEST_FORM or self.module.inline_computations:
+            return None
+        printer = self.printer
+        return (
+            text[body.shape_span.start : body.shape_span.end],
+            attributes,
+            site.permute.operands[0].shape.to_text(),
+            printer.style(site.permute),
+            printer.separator(site.permute),
+        )
+
+    def _remember_form(self, site: Site, plan: ChainPlan) -> None:
+        form = self._form(site)
+        if form is not None and len(self._forms) < _MOST_FORMS:
+            self._forms[form] = _KnownForm(site, replace(plan, channel_ids=(CHANNEL,)))
+
+    def _rewrite_like_an_earlier_one(self, site: Site) -> bool:
+        """Rewrites a permute whose form was met before; all that was decided then holds again, but for its place."""
+        permute = site.permute
+        form = self._form(site) if self._forms else None
+        known = self._forms.get(form) if form is not None else None
+        if known is None or eligibility.left_for_its_place(permute.computation, self.calls):
+            return False
+        if known.template is None:
+            known.template = self.rewriter.template_of(known.plan.permute, emit_chain(known.plan))
+        operand = permute.operands[0]
+        check_touched(operand)
+        if operand.opcode != permute.opcode:
+            operand.forget()
+        filled = self.rewriter.replace_by_template(permute, known.template, self.options.names == "keep")
+        if filled.channel_id > eligibility.MAXIMUM_CHANNEL_ID:
+            raise permute.error("no channel id is left: the module's largest is 2^63 - 1")
+        earlier = known.site
+        site.gate_predicate, site.gather_dimensions = earlier.gate_predicate, earlier.gather_dimensions
+        site.attributes_dropped, site.action = earlier.attributes_dropped, "rewritten"
+        site.channel_ids, site.names_created = (filled.channel_id,), filled.names
+        self._warn_of_arrival(site)
+        return True
 
     def _plan(self, site: Site, sources: SourceMap) -> ChainPlan:
         permute, options = site.permute, self.options
@@ -359,6 +437,9 @@ class _Pass:
             return ""
         from hlo_cp2ag.lowering.uniformity import Uniformity  # only for permutes that are not in the entry
 
+        known = self._arrivals.get(site.permute.computation)
+        if known is not None:
+            return known
         if self._uniformity is None:
             self._uniformity = Uniformity(
                 self.module,
@@ -368,14 +449,15 @@ class _Pass:
                 call_graph=self.calls,
             )
         arrival = self._uniformity.arrival(site.permute.computation)
-        return "" if arrival.together else arrival.reason
+        reason = self._arrivals[site.permute.computation] = "" if arrival.together else arrival.reason
+        return reason
 
-    def _log_mapping(self, site: Site, sources: SourceMap) -> None:
+    def _log_mapping(self, created: Sequence[NewInstruction], sources: SourceMap) -> None:
         assert self.log is not None
         constant = next(
             (
                 new
-                for new in site.created
+                for new in created
                 if new.opcode == "constant" and new.shape == _map_shape(self.grid.device_count)
             ),
             None,

@@ -30,7 +30,7 @@ def left_for_its_form(permute: Instruction, calls: CallGraph) -> str:
     """Why a permute's form or place cannot be rewritten; nothing if it can."""
     if permute.opcode == "collective-permute-start":
         return "an async start/done pair"
-    place = _left_for_its_place(permute.computation, calls)
+    place = left_for_its_place(permute.computation, calls)
     if place:
         return place
     if permute.attribute_text("slice_sizes") is not None:
@@ -60,7 +60,7 @@ _PLACES = {
 }
 
 
-def _left_for_its_place(computation: Computation, calls: CallGraph) -> str:
+def left_for_its_place(computation: Computation, calls: CallGraph) -> str:
     """Why nothing in a computation is rewritten: a fusion, a custom-call or an async-start calls it, or its callers."""
     for caller in calls.all_callers(computation):
         opcode = caller.opcode

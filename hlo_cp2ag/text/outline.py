@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
+from hlo_cp2ag.text import side_process
 from hlo_cp2ag.text.lexical import bracket_end, mask
 
 BLANK = "[ \t\r\n]"
@@ -120,6 +121,22 @@ def prove_lines(text: str, data: bytes, start: int = 0) -> LineProof | None:
 
     None unless it is certain that no string and no comment hides or makes structure.
     """
+    structure = side_process.start(lambda: _structure(data, start > 0), len(data))
+    names = _LINE_HEADS.findall(text, start)
+    bad_name = "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS)
+    fine = not bad_name and _only_heads_assign(text, start, len(names))
+    found = structure()
+    if not fine or not found:
+        return None
+    percent, brackets = int.from_bytes(found[:8], "little"), found[8:]
+    return LineProof(names, percent == len(names), brackets)
+
+
+def _structure(data: bytes, has_header: bool) -> bytes:
+    """How many names with `%` are assigned (8 bytes), and the brackets of a `LineProof`; nothing if they are not certain.
+
+    `has_header` says that the first line is a module's header, which may hold anything and is read on its own.
+    """
     backslashes = data.count(b"\\")
     kept = _NOT_STRUCTURE
     if backslashes:
@@ -130,20 +147,15 @@ def prove_lines(text: str, data: bytes, start: int = 0) -> LineProof | None:
     structure = data.translate(None, kept)
     if kept is _NOT_STRUCTURE_OR_BACKSLASH:
         structure = structure.replace(b'\\"', b"")
-    if start:
+    if has_header:
         structure = structure[structure.index(b"\n") :]
     found = _without_strings(structure)
     if found is None:
-        return None
-    names = _LINE_HEADS.findall(text, start)
-    if "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS):
-        return None
-    if not _only_heads_assign(text, start, len(names)):
-        return None
+        return b""
     percent = found.count(b"%=")
     if percent != found.count(b"\n%="):
-        return None
-    return LineProof(names, percent == len(names), _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES)))
+        return b""
+    return percent.to_bytes(8, "little") + _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES))
 
 
 def _without_strings(structure: bytes) -> bytes | None:
@@ -287,9 +299,7 @@ def _each_line_has_its_place(
 class CertainComputations(Sequence[ComputationOutline]):
     """The computations of a text whose lines are certain, each cut out when it is asked for."""
 
-    def __init__(
-        self, source: SourceText, header_end: int, names: list[str], all_names_have_percent: bool
-    ) -> None:
+    def __init__(self, source: SourceText, header_end: int, names: list[str], all_names_have_percent: bool) -> None:
         self.all_names_have_percent = all_names_have_percent
         self._source = source
         self._header_end = header_end

@@ -370,8 +370,8 @@ def test_steps_are_bounded(folder: Path) -> None:
     outcome = _run(folder, *argv, str(LOOP_STEPS - 1))
     assert (outcome.code, outcome.stdout) == (2, b"")
     assert outcome.stderr == (
-        f"loop.hlo:20:8: error: more than {LOOP_STEPS - 1} instructions were run (--max-steps)\n"
-        "  ENTRY %main (x: s32[2]) -> (s32[], s32[2]) {\n         ^\n"
+        f"loop.hlo:24:9: error: more than {LOOP_STEPS - 1} instructions were run (--max-steps), at iteration 4 of while"
+        " 'w'\n    ROOT %w = (s32[], s32[2]) while(%t), condition=%cond, body=%body\n          ^\n"
         "  hint: a loop may not end; a larger --max-steps lets it run on\n"
     )
 

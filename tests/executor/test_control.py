@@ -129,6 +129,11 @@ def test_branches_by_predicate() -> None:
 
 
 UNDER_PREDICATE = """HloModule m
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}}
 yes {{
   x = f32[] parameter(0)
   ROOT r = f32[] {collective}
@@ -136,11 +141,6 @@ yes {{
 no {{
   x = f32[] parameter(0)
   ROOT r = f32[] negate(x)
-}}
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
 }}
 ENTRY e {{
   p = pred[] parameter(0)
@@ -158,7 +158,7 @@ def test_a_collective_under_a_mask_needs_whole_groups() -> None:
     assert result.tolist() == [3, 3, -3, -4]
     with pytest.raises(ExecutionError, match=r"devices 0 do, 1 do not") as caught:
         run_text(text, np.array([True, False, False, False]), x, replicas=4)
-    assert ":4:" in str(caught.value)
+    assert ":9:" in str(caught.value)
 
 
 def test_a_permute_under_a_mask_needs_its_whole_axis() -> None:

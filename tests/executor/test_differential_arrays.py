@@ -125,7 +125,10 @@ def window_text(draw: Draw, dimensions: tuple[int, ...], *, dilated: bool) -> tu
 
 def reduce_window(draw: Draw) -> Case:
     t = one_of(draw, *[t for t in SOME if t != "s4"])
-    op, dimensions = op_for(draw, t), dims(draw, 1, 7, (1, 3))
+    op = op_for(draw, t)
+    # XLA's order in a window of several dimensions depends on the padding (test_judged_arrays.py).
+    in_order = op in ("add", "multiply") and is_floating(t) and t not in ("f32", "f64")
+    dimensions = dims(draw, 1, 7, (1, 1 if in_order else 3))
     window, counts = window_text(draw, dimensions, dilated=draw(st.booleans()))
     text = one_op(shape_text(t, counts), "reduce-window", [shape_text(t, dimensions), shape_text(t, ())],
                   f"{window}, to_apply=fold")  # fmt: skip

@@ -206,7 +206,8 @@ def test_steps_are_bounded() -> None:
 def test_traces_show_every_iteration() -> None:
     seen: list[tuple[str, list[int]]] = []
 
-    def callback(instruction: Instruction, value: Any) -> None:
+    def callback(instruction: Instruction, value: Any, active: Any) -> None:
+        assert active is None
         seen.append((instruction.name, value.tolist()))
 
     run_text(COUNTDOWN, np.int32(3), trace=("^[mu]$", callback))

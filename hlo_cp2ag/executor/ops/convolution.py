@@ -9,13 +9,16 @@ from typing import cast
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import lift
-from hlo_cp2ag.executor.ops.linalg import multiply_wide, product_dtype
+from hlo_cp2ag.executor.ops.linalg import finished, multiply_wide, product_dtype
 from hlo_cp2ag.executor.ops.windows import offsets, seen_at, spread_out, window_of
 from hlo_cp2ag.executor.registry import Context, array_shape, integer, op
 from hlo_cp2ag.executor.values import Array, array_shape_of
 from hlo_cp2ag.ir.attributes import ConvolutionDimensionNumbers, WindowDimension
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
+
+_MANY, _THIN = 8, 8
+"""More groups than the one, with fewer weights a tap than the other, are no work for a matrix product."""
 
 
 @op("convolution")
@@ -79,12 +82,31 @@ def _products(
     x = lift(image, types[0]).astype(wide, copy=False)
     seen = spread_out(x, x.dtype.type(0), window, 4)
     seen = seen.reshape(-1, *seen.shape[4:])
+    weights = lift(kernel, types[1]).astype(wide, copy=False).reshape(*kernel.shape[:4], taps).transpose(0, 1, 4, 3, 2)
+    if groups > _MANY and features * kernel.shape[2] <= _THIN:
+        seen = seen.reshape(lanes, groups, batch, features, *seen.shape[1:])
+        return finished(_one_by_one(seen, weights, window, counts), result)
     columns = np.empty((lanes, groups, batch, *counts, taps, features), wide)
     for tap, offset in enumerate(offsets(window)):
         shown = seen_at(seen, offset, window, counts).reshape(lanes, groups, batch, features, *counts)
         columns[..., tap, :] = np.moveaxis(shown, 3, -1)
     # [lanes, groups, batch * places, taps * features] @ [lanes, groups, taps * features, outputs]
     rows = columns.reshape(lanes, groups, -1, taps * features)
-    weights = lift(kernel, types[1]).astype(wide, copy=False).reshape(*kernel.shape[:4], taps).transpose(0, 1, 4, 3, 2)
     product = multiply_wide(rows, weights.reshape(*kernel.shape[:2], taps * features, kernel.shape[2]), result)
     return product.reshape(product.shape[0], groups, batch, *counts, kernel.shape[2])
+
+
+def _one_by_one(seen: Array, weights: Array, window: Sequence[WindowDimension], counts: Sequence[int]) -> Array:
+    """The same sums, tap by tap and feature by feature: `[lanes, groups, batch, *counts, output features]`.
+
+    `seen` is `[lanes, groups, batch, features, *padded]`, weights are `[lanes, groups, taps, features, outputs]`.
+    """
+    lanes, groups, batch, features = seen.shape[:4]
+    flat = seen.reshape(-1, *seen.shape[4:])
+    total = np.zeros((max(lanes, weights.shape[0]), groups, batch, *counts, weights.shape[-1]), seen.dtype)
+    for tap, offset in enumerate(offsets(window)):
+        shown = seen_at(flat, offset, window, counts).reshape(lanes, groups, batch, features, *counts)
+        for feature in range(features):
+            factor = weights[:, :, tap, feature].reshape(-1, groups, *[1] * (1 + len(counts)), weights.shape[-1])
+            total += shown[:, :, :, feature, ..., np.newaxis] * factor
+    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from hlo_cp2ag.executor.registry import Context, array_shape, integer, integers,
 from hlo_cp2ag.executor.values import Array, Value, array_shape_of, expand
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import is_complex, is_floating, is_integer
+
+_ROW = 8
+"""So many elements that windows have in common are combined in one piece."""
 
 # ---- index vectors ---------------------------------------------------------------------------------------------------
 
@@ -85,9 +89,9 @@ def gather(context: Context, instruction: Instruction, x: Array, indices: Array)
     source = x.transpose(0, *(d + 1 for d in part), *(d + 1 for d in whole))
     source = source.reshape(x.shape[0], -1, *(sizes[d] for d in whole))
     if flat.shape[0] == 1:
-        taken = source[:, flat[0]]
+        taken = source.take(flat[0], axis=1)
     elif source.shape[0] == 1:
-        taken = source[0][flat]
+        taken = source[0].take(flat, axis=0)
     else:
         taken = source[along(flat.shape[0], 0, rank), flat]
     order = [0] * (len(shape.dimensions) + 1)
@@ -134,12 +138,9 @@ class Combiner:
 
 
 def combine_at(
-    combiner: Combiner, values: Sequence[Array], places: Array, updates: Sequence[Array], *, unique: bool = False
+    combiner: Combiner, values: Sequence[Array], places: Array, updates: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """Values `[size]`, each with the updates `[m]` at the places `[m]` put in, in their order; places < 0 are left out.
-
-    With `unique` no place is there twice.
-    """
+    """Values `[size, *row]` with the updates `[m, *row]` at the places `[m]` put in, in order; places < 0 are left out."""
     results = [np.array(v) for v in values]
     inside = places >= 0
     if not inside.all():
@@ -149,9 +150,9 @@ def combine_at(
     if combiner.replaces():
         results[0][places] = updates[0]  # of several at one place numpy keeps the last
         return tuple(results)
-    if not unique and _at(combiner, results, places, updates):
+    if results[0].ndim == 1 and _at(combiner, results, places, updates):
         return tuple(results)
-    for chosen in [slice(None)] if unique else _passes(places):
+    for chosen in _passes(places):
         here = places[chosen]
         combined = combiner([r[here] for r in results], [u[chosen] for u in updates])
         for result, new in zip(results, combined, strict=True):
@@ -194,18 +195,16 @@ def _passes(places: Array) -> list[Array]:
 
 
 def combine_in_lanes(
-    combiner: Combiner, values: Sequence[Array], places: Array, updates: Sequence[Array], *, unique: bool = False
+    combiner: Combiner, values: Sequence[Array], places: Array, updates: Sequence[Array]
 ) -> list[Array]:
-    """`combine_at` for values `[lanes, size]`, places and updates `[lanes, m]`, with lane axes of 1 or n."""
+    """`combine_at` for values `[lanes, size, *row]`, places `[lanes, m]` and updates, with lane axes of 1 or n."""
     lanes = max(a.shape[0] for a in (*values, places, *updates))
-    size = values[0].shape[1]
+    size, row = values[0].shape[1], values[0].shape[2:]
     if lanes > 1:
         places = np.where(places < 0, -1, places + np.arange(lanes)[:, np.newaxis] * size)
-    flat = [expand(v, lanes).reshape(-1) for v in values]
-    changed = combine_at(
-        combiner, flat, places.reshape(-1), [expand(u, lanes).reshape(-1) for u in updates], unique=unique
-    )
-    return [c.reshape(lanes, size) for c in changed]
+    flat = [expand(v, lanes).reshape(-1, *row) for v in values]
+    changed = combine_at(combiner, flat, places.reshape(-1), [expand(u, lanes).reshape(-1, *row) for u in updates])
+    return [c.reshape(lanes, size, *row) for c in changed]
 
 
 # ---- scatter ---------------------------------------------------------------------------------------------------------
@@ -226,36 +225,55 @@ def scatter(context: Context, instruction: Instruction, *operands: Array) -> Val
     if 0 in updates[0].shape or 0 in values[0].shape:
         return as_result(instruction, values)
     window_dims = integers(instruction, "update_window_dims")
-    rank = updates[0].ndim - 1
-    order = [0, *(d + 1 for d in range(rank) if d not in window_dims), *(d + 1 for d in window_dims)]
-    updates = [u.transpose(order) for u in updates]
-    places = _window_places(context, instruction, values[0], indices, updates[0].shape[1 + rank - len(window_dims) :])
-    combiner = Combiner(context, computation, tuple(types))
+    dropped = (*integers(instruction, "inserted_window_dims"), *integers(instruction, "input_batching_dims"))
+    kept = [d for d in range(values[0].ndim - 1) if d not in dropped]
+    sizes = {d: updates[0].shape[axis + 1] for d, axis in zip(kept, window_dims, strict=True)}
+    # Dimensions that windows have the whole of go last, as rows that are combined in one piece.
+    whole = [d for d in kept if sizes[d] == values[0].shape[d + 1]]
+    if math.prod(sizes[d] for d in whole) < _ROW:
+        whole = []
+    axis_of = dict(zip(kept, window_dims, strict=True))
+    batch = [d for d in range(updates[0].ndim - 1) if d not in window_dims]
+    order = [0, *(d + 1 for d in (*batch, *(axis_of[d] for d in kept if d not in whole), *(axis_of[d] for d in whole)))]
+    part = [d for d in range(values[0].ndim - 1) if d not in whole]
+    turn = [0, *(d + 1 for d in (*part, *whole))]
+    row = [sizes[d] for d in whole]
+    places = _window_places(context, instruction, values[0].shape[1:], indices, sizes, whole)
+    fields = tuple(updates[0].shape[axis] for axis in order[1 : len(order) - len(whole)])
     changed = combine_in_lanes(
-        combiner,
-        [v.reshape(v.shape[0], -1) for v in values],
-        np.broadcast_to(places, (places.shape[0], *updates[0].shape[1:])).reshape(places.shape[0], -1),
-        [u.reshape(u.shape[0], -1) for u in updates],
+        Combiner(context, computation, tuple(types)),
+        [v.transpose(turn).reshape(v.shape[0], -1, *row) for v in values],
+        np.broadcast_to(places, (places.shape[0], *fields)).reshape(places.shape[0], -1),
+        [u.transpose(order).reshape(u.shape[0], -1, *row) for u in updates],
     )
-    return as_result(instruction, [c.reshape(-1, *values[0].shape[1:]) for c in changed])
+    turned = [values[0].shape[axis] for axis in turn[1:]]
+    return as_result(instruction, [c.reshape(-1, *turned).transpose(np.argsort(turn)) for c in changed])
 
 
 def _window_places(
-    context: Context, instruction: Instruction, x: Array, indices: Array, window: tuple[int, ...]
+    context: Context,
+    instruction: Instruction,
+    totals: Sequence[int],
+    indices: Array,
+    sizes: dict[int, int],
+    whole: Sequence[int],
 ) -> Array:
-    """The flat place in the operand of each update, s64 `[lanes, *batch, *window]`; -1 in windows that stick out."""
+    """The flat place of each update in the operand without the dimensions `whole`; -1 in windows that stick out.
+
+    s64 `[lanes, *batch, *window]` without the window's whole dimensions, sizes being 1 where the place is the same.
+    `totals` are the operand's sizes, `sizes` those of the window by operand dimension.
+    """
     mapped = integers(instruction, "scatter_dims_to_operand_dims")
     batching = integers(instruction, "input_batching_dims")
     index_batching = integers(instruction, "scatter_indices_batching_dims")
-    dropped = (*integers(instruction, "inserted_window_dims"), *batching)
     vector_dim = integer(instruction, "index_vector_dim")
     columns = index_columns(context, instruction, indices)
     batch = _batch_shape(columns, indices, vector_dim)
-    kept = [d for d in range(x.ndim - 1) if d not in dropped]
+    kept = [d for d in sizes if d not in whole]
     rank = 1 + len(batch) + len(kept)
     flat, inside = np.zeros([1] * rank, np.int64), np.ones([1] * rank, np.bool_)
-    for d, total in enumerate(x.shape[1:]):
-        size = window[kept.index(d)] if d in kept else 1
+    for d, total in enumerate(totals):
+        size = sizes.get(d, 1)
         place = np.zeros([1] * rank, np.int64)
         if d in mapped:
             start = columns[mapped.index(d)]
@@ -267,5 +285,6 @@ def _window_places(
             place = along(batch[axis], 1 + axis, rank)
         if d in kept:
             place = place + along(size, 1 + len(batch) + kept.index(d), rank)
-        flat = flat * total + place
+        if d not in whole:
+            flat = flat * total + place
     return np.where(inside, flat, -1)

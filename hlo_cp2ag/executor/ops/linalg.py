@@ -25,6 +25,8 @@ from hlo_cp2ag.ir.shape import element_bits, is_complex, is_floating, is_integer
 
 _EXACT = 53
 """f64 holds integers of so many bits."""
+_LIMB_TERMS = 1 << 20
+"""f64 holds sums of so many products of 16-bit numbers, with a bit to spare."""
 _FEW = 16
 """Sums of so many c64 products are computed one by one, as the formulas say it."""
 _SMALL = 1 << 20
@@ -42,14 +44,35 @@ def multiply_wide(a: Array, b: Array, result: str) -> Array:
     """`a @ b` for arrays in what `product_dtype` says, as elements of the type `result`."""
     if a.dtype == np.complex64 and a.shape[-1] <= _FEW:
         return _one_by_one(a, b).astype(dtype_of(result), copy=False)
-    product: Array = np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
+    x, y = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    integral = x.dtype.kind in "iu" and x.shape[-1] <= _LIMB_TERMS and x.shape[-1] > 0
+    return finished(_by_limbs(x, y) if integral else np.matmul(x, y), result)
+
+
+def finished(product: Array, result: str) -> Array:
+    """Sums of products in what `product_dtype` says, as elements of the type `result`."""
     if result == "pred":
-        return product != 0
+        return np.asarray(product != 0)
     if is_integer(result):
         return wrap(product.astype(np.int64) if product.dtype == np.float64 else product, result)
     if is_floating(result):
         return round_to(product, result)
     return product.astype(dtype_of(result), copy=False)
+
+
+def _by_limbs(a: Array, b: Array) -> Array:
+    """`a @ b` for integers modulo 2^bits: BLAS multiplies the 16-bit limbs, whose sums f64 holds."""
+    dtype, count = a.dtype, max(1, a.dtype.itemsize // 2)
+    left, right = (x.astype(np.uint64) for x in (a, b))
+    parts = [
+        [((x >> np.uint64(16 * i)) & np.uint64(0xFFFF)).astype(np.float64) for i in range(count)] for x in (left, right)
+    ]
+    total = np.zeros((), np.uint64)
+    for i in range(count):
+        for j in range(count - i):
+            product = np.matmul(parts[0][i], parts[1][j]).astype(np.uint64)
+            total = total + (product << np.uint64(16 * (i + j)))
+    return total.astype(dtype)
 
 
 def _one_by_one(a: Array, b: Array) -> Array:
@@ -87,7 +110,8 @@ def dot(context: Context, instruction: Instruction, lhs: Array, rhs: Array, *met
     a, batch, free_left = _as_matrices(instruction, lhs, "lhs")
     b, _, free_right = _as_matrices(instruction, rhs, "rhs")
     product = multiply_matrices(a, b.swapaxes(-1, -2), (left, right), shape.element_type)
-    return product.reshape(product.shape[0], *batch, *free_left, *free_right)
+    result: Array = product.reshape(product.shape[0], *batch, *free_left, *free_right)
+    return result
 
 
 def _as_matrices(instruction: Instruction, x: Array, side: str) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:

@@ -170,7 +170,7 @@ def in_order(kind: str, rows: Array) -> Array:
         total = np.asarray(function.accumulate(flat[:, 0], dtype=rows.dtype)[-1])
     else:
         total = np.asarray(function.reduce(flat, axis=0, dtype=rows.dtype))
-    return total.reshape(rows.shape[1:])
+    return np.reshape(total, rows.shape[1:])
 
 
 # ---- the ops ---------------------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def _float_identity(kind: str, element_type: str) -> float:
         with np.errstate(all="ignore"):
             infinite = np.isinf(lift(np.asarray(IDENTITIES[kind]).astype(dtype_of(element_type)), element_type))
         if not infinite:  # a type without infinities: its least or largest number
-            limits = ml_dtypes.finfo(dtype_of(element_type))
+            limits: Any = cast(Any, ml_dtypes.finfo)(dtype_of(element_type))
             return float(limits.min if kind == "maximum" else limits.max)
     return IDENTITIES[kind]
 
@@ -159,10 +159,12 @@ def _fold_simple(
         for axis, d in enumerate(window):
             x = _fold_axis(kind, element_type, x, axis + 1, d, counts[axis])
         return BINARY[kind](start, lower(x, element_type), element_type)
-    total = start
+    # The largest and the smallest need no rounding on the way.
+    wide = "f32" if x.dtype == np.float32 and not sums else element_type
+    total = lift(start, element_type) if wide == "f32" else start
     for offset in offsets(window):
-        total = BINARY[kind](total, lower(seen_at(x, offset, window, counts), element_type), element_type)
-    return np.broadcast_to(total, (total.shape[0], *counts))
+        total = BINARY[kind](total, lower(seen_at(x, offset, window, counts), wide), wide)
+    return np.broadcast_to(lower(total, element_type), (total.shape[0], *counts))
 
 
 def _fold_axis(kind: str, element_type: str, x: Array, axis: int, d: WindowDimension, count: int) -> Array:
