@@ -168,9 +168,7 @@ class Execution:
             message += f", at iteration {limit.iteration:,} of while {loop.name!r}"
             hint = "a loop may not end; a larger --max-steps lets it run on"
             raise execution_error(loop, message, hint) from None
-        named = (
-            "" if computation.is_inline or computation.is_lone else f", at computation {computation.name!r}"
-        )
+        named = "" if computation.is_inline or computation.is_lone else f", at computation {computation.name!r}"
         diagnostic = computation.module.source.diagnostic(
             computation.name_span.start, message + named, hint="a larger --max-steps lets it run on"
         )

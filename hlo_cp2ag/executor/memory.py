@@ -88,6 +88,13 @@ def size_of(shape: Shape, flags: Flags, lanes: int) -> int:
     return array.element_count * dtype_of(array.element_type).itemsize * (lanes if any_of(flags) else 1)
 
 
+def _line(iota: Instruction) -> int:
+    """How many numbers an iota makes: it shows one line of them many times."""
+    shape, along = array_shape_of(iota.shape), iota.attribute("iota_dimension")
+    assert isinstance(along, int)
+    return shape.dimensions[along] if shape.element_count else 0
+
+
 def any_of(flags: Flags) -> bool:
     """Whether some leaf differs."""
     return any(map(any_of, flags)) if isinstance(flags, tuple) else flags
@@ -161,6 +168,8 @@ class _Estimate:
                 ledger.share(step.slot, ())
             elif step.instruction.opcode in _VIEWS:
                 ledger.share(step.slot, step.operands)
+            elif step.instruction.opcode == "iota":
+                ledger.take(step.slot, 8 * _line(step.instruction))  # in the widest type
             else:
                 ledger.take(step.slot, size_of(step.instruction.shape, answer.flags, lanes))
             if ledger.live + answer.peak > peak:
@@ -201,7 +210,9 @@ class _Estimate:
             differs = differs and len(group_table(execution, instruction).groups) > 1
         elif opcode in ("reduce-scatter", "all-to-all", "collective-broadcast"):
             differs = True
-        if opcode not in _VIEWS and opcode != "constant":
+        if opcode == "iota":
+            extra = 16 * _line(instruction)
+        elif opcode not in _VIEWS and opcode != "constant":
             # Computing in a wider type, or gathering before the result is laid out, takes a second or third copy.
             extra = 2 * size_of(instruction.shape, fill(instruction.shape, differs), execution.lanes)
         return _Answer(fill(instruction.shape, differs), extra)

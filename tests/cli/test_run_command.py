@@ -358,6 +358,43 @@ def test_trace_shows_values_as_they_are_computed(folder: Path) -> None:
     assert _load(outcome.stdout)["o1"].tolist() == [[3, 4], [1, 2]]
 
 
+BRANCHES = """HloModule branches
+yes {
+  x = f32[] parameter(0)
+  ROOT a = f32[] add(x, x)
+}
+no {
+  x = f32[] parameter(0)
+  ROOT b = f32[] negate(x)
+}
+ENTRY e {
+  p = pred[] parameter(0)
+  x = f32[] parameter(1)
+  ROOT r = f32[] conditional(p, x, x), true_computation=yes, false_computation=no
+}
+"""
+
+
+def test_trace_leaves_out_the_devices_that_are_in_another_branch(folder: Path) -> None:
+    (folder / "m.hlo").write_text(BRANCHES)
+    argv = ["m.hlo", "--inputs", "in.npz", "--num-partitions", "3", "-o", "out.npz", "--trace", "^[abr]$"]
+    head = "m.hlo:{}: trace: {} = f32[] {}\n  "
+    a, b, r = (head.format(*p) for p in (("4:8", "a", "add"), ("8:8", "b", "negate"), ("13:8", "r", "conditional")))
+    for p, x, expected in (
+        ([1, 0, 1], np.float32(3), f"{b}device 1: -3\n{a}devices 0, 2: 6\n{r}devices 0, 2: 6\n  device 1: -3\n"),
+        (
+            [1, 0, 1],
+            np.array([1, 2, 4], np.float32),
+            f"{b}device 1: -2\n{a}device 0: 2\n  device 2: 8\n{r}device 0: 2\n  device 1: -2\n  device 2: 8\n",
+        ),
+        ([1, 1, 1], np.float32(3), f"{a}every device: 6\n{r}every device: 6\n"),
+    ):
+        _save(folder / "in.npz", p0=np.array(p, bool), p1=x)
+        traced = _run(folder, *argv).stderr
+        pieces = [sorted(re.split(r"(?=m.hlo:)", text)) for text in (traced, expected)]
+        assert pieces[0] == pieces[1]
+
+
 def test_trace_says_if_nothing_matched(folder: Path) -> None:
     assert _run(folder, "ring.hlo", "--trace", "zzz", "-o", "out.npz").stderr == (
         "ring.hlo:3:8: warning: --trace zzz: no instruction that was run has such a name or opcode\n"
@@ -374,6 +411,12 @@ def test_steps_are_bounded(folder: Path) -> None:
         " 'w'\n    ROOT %w = (s32[], s32[2]) while(%t), condition=%cond, body=%body\n          ^\n"
         "  hint: a loop may not end; a larger --max-steps lets it run on\n"
     )
+
+
+def test_a_module_that_takes_one_input(folder: Path) -> None:
+    _save(folder / "in.npz", x=P0)
+    outcome = _run(folder, "--inputs", "in.npz", stdin=b"ENTRY e { ROOT p = s32[2] parameter(0) }")
+    assert outcome.stderr.startswith("<stdin>:1:16: error: no input p0: the entry takes 1 input, p0\n")
 
 
 def test_memory_is_bounded_before_it_is_taken(folder: Path) -> None:

@@ -62,15 +62,12 @@ SUMS = frozenset(
         *("cholesky", "scan"),
     )
 )
-TOLERANCE = {"moves": 0, "arithmetic": 4, "transcendental": 8, "sums": 64}
-"""Units in the last place of the largest number of an array, by op family."""
+TOLERANCE = {"moves": 0, "arithmetic": 1, "transcendental": 4, "sums": 4}
+"""Units in the last place of the largest number of an array, by op family; measured are 0, 1, -, and 3.5."""
+LOOSER = {"pipeline_gpipe_grad": 17}
+"""Programs that lose digits: its gradients are small differences of sums."""
 
-NOT_YET = frozenset(
-    (
-        *("dot", "convolution", "reduce", "reduce-window", "sort", "gather", "scatter", "fft"),
-        *("triangular-solve", "select-and-scatter", "topk", "scan"),
-    )
-)
+NOT_YET: frozenset[str] = frozenset()
 """Opcodes of the corpus that the executor may still lack; cases that need one of them are skipped with its name."""
 
 
@@ -169,7 +166,8 @@ def test_jax(path: Path) -> None:
     meta = json.loads((path.parent / "meta.json").read_text())
     grid = (meta["replica_count"], meta["num_partitions"])
     outputs = run(module, arrays(path.parent / "inputs.npz"), *grid, checked=True)
-    hold_against(outputs, arrays(path.parent / "outputs.npz"), module, TOLERANCE[family(module)])
+    tolerance = LOOSER.get(path.parent.name, TOLERANCE[family(module)])
+    hold_against(outputs, arrays(path.parent / "outputs.npz"), module, tolerance)
 
 
 @NO_CORPUS

@@ -172,7 +172,7 @@ def cholesky(context: Context, instruction: Instruction, a: Array) -> Array:
     """Semantics: XLA operation semantics, Cholesky: the lower l with a = l l^H, or the upper u with a = u^H u.
 
     Only that triangle of `a` `[..., n, n]` is looked at; the other one of the result is 0. A matrix that is not
-    positive definite gives NaN everywhere in its triangle. Computed in f64 and rounded once.
+    positive definite gives NaN everywhere, as XLA has it. Computed in f64 and rounded once.
     """
     element_type = array_shape(instruction).element_type
     matrix = widest(a, element_type)
@@ -190,6 +190,5 @@ def cholesky(context: Context, instruction: Instruction, a: Array) -> Array:
         bad |= ~(pivot > 0)
         factor[..., column:, column] = rest / np.sqrt(np.where(pivot > 0, pivot, 1))[..., np.newaxis]
         factor[..., column, column] = np.sqrt(np.where(pivot > 0, pivot, 1))
-    triangle = np.tril(np.ones(matrix.shape[-2:], np.bool_))
-    factor = np.where(bad[..., np.newaxis, np.newaxis] & triangle, np.nan, factor)
+    factor = np.where(bad[..., np.newaxis, np.newaxis], np.nan, factor)
     return narrowed(factor if from_lower else np.conj(factor.swapaxes(-1, -2)), element_type)

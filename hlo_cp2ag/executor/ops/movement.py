@@ -12,6 +12,7 @@ from hlo_cp2ag.executor.ops.elementwise import as_type
 from hlo_cp2ag.executor.registry import Context, array_shape, integer, integers, op, precheck
 from hlo_cp2ag.executor.values import TOKEN, Array, Value, align, array_shape_of, expand
 from hlo_cp2ag.ir.attributes import PaddingConfig, SliceRanges
+from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.literal import Literal, LiteralTextError, parse_literal
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import TupleShape
@@ -86,6 +87,8 @@ def iota(context: Context, instruction: Instruction) -> Array:
 
     def make() -> Array:
         shape = array_shape(instruction)
+        if not shape.element_count:
+            return np.empty((1, *shape.dimensions), dtype_of(shape.element_type))
         along = integer(instruction, "iota_dimension")
         numbers = convert_array(np.arange(shape.dimensions[along], dtype=np.int64), "s64", shape.element_type)
         line = numbers.reshape([1] + [n if d == along else 1 for d, n in enumerate(shape.dimensions)])

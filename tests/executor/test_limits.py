@@ -1,0 +1,437 @@
+"""What is refused, and where: attributes that are missing, sizes, endless loops. Nothing here may take long or much."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hlo_cp2ag.executor.inputs import random_array
+from hlo_cp2ag.executor.registry import ExecutionError
+from hlo_cp2ag.executor.run import run
+from hlo_cp2ag.executor.values import collapse
+from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.ir.shape import ArrayShape
+from hlo_cp2ag.ir.source import HloError, HloSyntaxError
+from hlo_cp2ag.text.opcodes import BASE_OPCODES, opcode_spec
+from hlo_cp2ag.text.parser import parse
+
+from .support import run_text
+from .test_control import COUNTDOWN, UNDER_PREDICATE
+
+PASSED_ON = "ENTRY e { ROOT p = f32[4000000] parameter(0) }"
+
+
+class Peak:
+    bytes = 0
+
+
+@pytest.fixture
+def peak() -> Iterator[Peak]:
+    """After a test's end: the most memory that numpy and Python took."""
+    found = Peak()
+    tracemalloc.start()
+    yield found
+    tracemalloc.stop()
+
+
+def taken() -> int:
+    return tracemalloc.get_traced_memory()[1]
+
+
+# ---- required attributes ---------------------------------------------------------------------------------------------
+
+
+def _without(opcode: str) -> str:
+    """A module with an instruction that has no attributes at all."""
+    spec = opcode_spec(opcode)
+    assert spec is not None
+    names = ", ".join(["p"] * (max(spec.operand_counts) if spec.operand_counts else max(2, spec.minimum_operands)))
+    if spec.operand_parity == 1:
+        names = "p, p, p"
+    return f"ENTRY e {{\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] {opcode}({names})\n}}\n"
+
+
+@pytest.mark.parametrize("opcode", sorted(o for o in BASE_OPCODES if opcode_spec(o).required))  # type: ignore[union-attr]
+def test_an_attribute_that_is_required_is_missing(opcode: str) -> None:
+    with pytest.raises(HloSyntaxError) as caught:
+        run(parse(_without(opcode)))
+    assert caught.value.line == 3
+    if opcode != "async-start":  # its shape is looked at first
+        assert f"{opcode} needs the attribute" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("operand", "instruction", "message"),
+    [
+        ("f32[2]", "f32[2] collective-permute(p)", "needs the attribute source_target_pairs"),
+        ("f32[2]", "f32[2] broadcast(p)", "needs the attribute dimensions"),
+        ("pred[]", "pred[] conditional(p, p, p)", "needs the attribute false_computation"),
+        ("s32[]", "s32[] conditional(p, p, p)", "needs the attribute branch_computations"),
+        ("f32[2]", "f32[2] collective-permute(p), source_target_pair={{0,0}}", "takes no attribute"),
+        ("f32[2]", "f32[2] all-gather(p), dimensions={0}, replica_grups={{0}}", "takes no attribute"),
+    ],
+)
+def test_attributes_that_are_missing_or_misspelt(operand: str, instruction: str, message: str) -> None:
+    with pytest.raises(HloSyntaxError, match=message) as caught:
+        run(parse(f"ENTRY e {{\n  p = {operand} parameter(0)\n  ROOT r = {instruction}\n}}\n"))
+    assert caught.value.line == 3
+
+
+def test_empty_pairs_are_pairs() -> None:
+    text = "ENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] collective-permute(p), source_target_pairs={}\n}\n"
+    assert run_text(text, np.ones(2, np.float32))[0].tolist() == [[0, 0]]
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
+    message = "the random arguments of 8 devices take 128,000,000 bytes of memory, the most at parameter 'p'"
+    with pytest.raises(ExecutionError, match=message) as caught:
+        run(parse(PASSED_ON, "m.hlo"), num_partitions=8, max_memory=1000)
+    assert str(caught.value).startswith("m.hlo:1:16: error: ")
+    assert taken() < 1_000_000
+
+
+def test_making_random_inputs_takes_little_besides(peak: Peak) -> None:
+    run(parse(PASSED_ON), num_partitions=8, max_memory=130_000_000)
+    assert taken() < 140_000_000
+
+
+@pytest.mark.parametrize(("element_type", "size"), [("f32", 4), ("s8", 1), ("pred", 1), ("c64", 8), ("bf16", 2)])
+def test_random_arrays_are_made_in_blocks(peak: Peak, element_type: str, size: int) -> None:
+    array = random_array(ArrayShape(element_type, (1_000_003,)), 3, np.random.default_rng(5))
+    assert array.shape == (3, 1_000_003) and taken() < 3 * 1_000_003 * size + 16_000_000
+
+
+def test_one_stream_of_random_numbers_whatever_the_blocks() -> None:
+    for element_type, whole in (
+        ("f64", np.random.default_rng(5).standard_normal(600_000)),
+        ("s64", np.random.default_rng(5).integers(-9, 9, 600_000, endpoint=True)),
+    ):
+        assert (random_array(ArrayShape(element_type, (600_000,)), 1, np.random.default_rng(5))[0] == whole).all()
+
+
+@pytest.mark.parametrize(("element_type", "dtype"), [("f32", np.float32), ("pred", np.uint8), ("s4", np.uint8)])
+def test_an_input_that_shows_one_lane_is_not_copied(peak: Peak, element_type: str, dtype: Any) -> None:
+    view = np.broadcast_to(np.zeros(1_000_000, dtype), (256, 1_000_000))
+    (result,) = run(parse(f"ENTRY e {{ ROOT p = {element_type}[1000000] parameter(0) }}"), [view], 256)
+    assert result.shape == (256, 1_000_000) and result.strides[0] == 0
+    assert taken() < 20_000_000
+
+
+def test_collapse() -> None:
+    view = np.broadcast_to(np.arange(3), (4, 3))
+    assert collapse(view).shape == (1, 3)
+    same = np.tile(np.array([1, np.nan], np.float32), (3000, 1))
+    assert collapse(same).shape == (1, 2) and collapse(np.asfortranarray(same)).shape == (1, 2)
+    for lane in (1, 2, 1500, 2999):
+        other = same.copy()
+        other[lane, 0] = 2
+        assert collapse(other) is other
+    assert collapse(np.array([[0.0], [-0.0]])).shape == (2, 1)
+    assert collapse(np.zeros((5, 0))).shape == (1, 0) and collapse(np.full(5, 1j)).shape == (1,)
+
+
+def test_comparing_lanes_takes_little(peak: Peak) -> None:
+    columns = np.zeros((1_000_000, 32), np.uint8).T
+    before = taken()
+    assert collapse(columns).shape == (1, 1_000_000)
+    assert taken() - before < 8_000_000
+
+
+MANY = 10**15
+HUGE: dict[str, tuple[str, int, str]] = {
+    "parameter": (f"  ROOT p = f32[{MANY}] parameter(0)\n", 2, "parameter 'p'"),
+    "iota": (f"  ROOT i = f32[{MANY}] iota(), iota_dimension=0\n", 2, "iota 'i'"),
+    "negate": (
+        f"  c = f32[] constant(1)\n  b = f32[{MANY}] broadcast(c), dimensions={{}}\n  ROOT n = f32[{MANY}] negate(b)\n",
+        4,
+        "negate 'n'",
+    ),
+    "pad": (f"  c = f32[] constant(1)\n  d = f32[1] constant({{1}})\n"
+            f"  ROOT q = f32[{MANY + 1}] pad(d, c), padding=0_{MANY}\n", 4, "pad 'q'"),
+    "dot": (
+        "  p = f32[1000000] parameter(0)\n"
+        "  ROOT d = f32[1000000,1000000] dot(p, p), lhs_contracting_dims={}, rhs_contracting_dims={}\n",
+        3,
+        "dot 'd'",
+    ),
+    "elided": (f"  ROOT c = f32[{MANY}] constant({{...}})\n", 2, "constant 'c'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HUGE)
+def test_what_is_too_large_is_named_with_its_line(peak: Peak, case: str) -> None:
+    body, line, what = HUGE[case]
+    started = time.monotonic()
+    with pytest.raises(ExecutionError, match=f"bytes of memory, the most at {what}, more than the") as caught:
+        run(parse("ENTRY e {\n" + body + "}\n", "m.hlo"), fill_elided="random")
+    assert str(caught.value).startswith(f"m.hlo:{line}:")
+    assert "hint: a larger --max-memory lets it run" in str(caught.value)
+    assert taken() < 20_000_000 and time.monotonic() - started < 5
+
+
+def test_the_place_is_inside_the_computation_that_needs_it() -> None:
+    text = COUNTDOWN.replace(
+        "one = s32[] constant(1)", "i = s32[9000] broadcast(n), dimensions={}\n  k = s32[9000] not(i)"
+    )
+    text = text.replace("m = s32[] subtract(n, one)", "o = s32[1] slice(k), slice={[0:1]}\n  m = s32[] reshape(o)")
+    with pytest.raises(ExecutionError, match="the most at not 'k'") as caught:
+        run(parse(text, "m.hlo"), max_memory=50_000)
+    assert str(caught.value).startswith("m.hlo:7:3: error: ")
+
+
+def test_an_input_that_shows_one_number_many_times(peak: Peak) -> None:
+    view = np.broadcast_to(np.float32(0), (2, MANY))
+    with pytest.raises(ExecutionError, match=r"the arguments take at least .* parameter 'p'"):
+        run(parse(f"ENTRY e {{ ROOT p = f32[{MANY}] parameter(0) }}"), [view], 2)
+    assert taken() < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (f"f32[{10**30}]", "past 64 bits"),
+        ("f32[" + ",".join(["1000000"] * 20) + "]", "larger than an array can be"),
+        ("f32[0,4611686018427387904,4]", "larger than an array can be"),
+        ("f32[" + ",".join(["1"] * 70) + "]", "does not support 70 dimensions"),
+    ],
+)
+def test_shapes_that_no_array_has(shape: str, message: str) -> None:
+    for instruction in ("parameter(0)", "iota(), iota_dimension=1"):
+        with pytest.raises(HloSyntaxError, match=message) as caught:
+            run(parse(f"ENTRY e {{\n  ROOT p = {shape} {instruction}\n}}\n"), max_memory=None)
+        assert caught.value.line == 2
+
+
+def test_no_elements_take_no_memory() -> None:
+    text = f"ENTRY e {{ ROOT i = f32[0,{MANY}] iota(), iota_dimension=1 }}"
+    assert run_text(text)[0].shape == (1, 0, MANY)
+
+
+def test_an_iota_is_one_line() -> None:
+    text = "ENTRY e {\n  i = s32[100000,100000] iota(), iota_dimension=1\n  ROOT s = s32[1,2] slice(i), slice={[8:9],[5:7]}\n}"
+    assert run_text(text, max_memory=3_000_000)[0].tolist() == [[[5, 6]]]
+    with pytest.raises(ExecutionError, match="the most at iota 'i'"):
+        run_text(text, max_memory=1_000_000)
+
+
+def test_memory_that_is_not_there_is_said_with_the_line() -> None:
+    text = f"ENTRY e {{\n  ROOT i = f32[{MANY}] iota(), iota_dimension=0\n}}\n"
+    with pytest.raises(ExecutionError, match="no memory is left for iota") as caught:
+        run(parse(text, "m.hlo"), max_memory=None)
+    assert str(caught.value).startswith("m.hlo:2:8: error: ")
+
+
+@pytest.mark.parametrize("devices", [10**8, 10**12])
+def test_grids_that_are_too_large(peak: Peak, devices: int) -> None:
+    text = (
+        "ENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] collective-permute(p), source_target_pairs={{0,1}}\n}\n"
+    )
+    with pytest.raises(ExecutionError, match=f"the ids of {devices:,} devices take"):
+        run(parse(text), replica_count=devices)
+    assert taken() < 1_000_000
+
+
+def test_elided_constants_get_the_same_values_whatever_is_traced() -> None:
+    text = "ENTRY e {\n  a = f32[20] constant({...})\n  ROOT b = f32[20] constant({...})\n}\n"
+    first = run(parse(text), fill_elided="random", seed=3)[0]
+    again = run(parse(text), fill_elided="random", seed=3, trace=("a", lambda *_: None))[0]
+    assert first.tolist() == again.tolist()
+
+
+def test_the_hint_names_the_option() -> None:
+    with pytest.raises(HloSyntaxError) as caught:
+        run(parse("ENTRY e { ROOT c = f32[20] constant({...}) }"))
+    assert "--fill-elided random" in caught.value.hint and 'fill_elided="random"' in caught.value.hint
+
+
+@pytest.mark.parametrize(("count", "names"), [(1, "1 input, p0$"), (2, "2 inputs, p0 to p1$")])
+def test_the_names_of_inputs(count: int, names: str) -> None:
+    lines = [f"  p{i} = f32[] parameter({i})\n" for i in range(count)]
+    with pytest.raises(ExecutionError, match="no input p0: the entry takes " + names):
+        run(parse("ENTRY e {\n" + "".join(lines) + "}\n"), {})
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+ENDLESS = """body {
+  s = s32[] parameter(0)
+  ROOT r = s32[] negate(s)
+}
+always {
+  s = s32[] parameter(0)
+  ROOT t = pred[] constant(true)
+}
+"""
+OUTER = """outer {
+  s = s32[] parameter(0)
+  ROOT v = s32[] while(s), condition=%s, body=body
+}
+never {
+  s = s32[] parameter(0)
+  ROOT t = pred[] constant(false)
+}
+ENTRY e {
+  s = s32[] parameter(0)
+  ROOT w = s32[] while(s), condition=always, body=outer
+}
+"""
+
+
+def test_an_endless_loop_is_named_with_its_line() -> None:
+    text = ENDLESS + "ENTRY e {\n  s = s32[] parameter(0)\n  ROOT w = s32[] while(s), condition=always, body=body\n}\n"
+    with pytest.raises(ExecutionError) as caught:
+        run(parse(text, "m.hlo"), max_steps=1000)
+    assert str(caught.value) == (
+        "m.hlo:11:8: error: more than 1000 instructions were run (--max-steps), at iteration 500 of while 'w'\n"
+        "    ROOT w = s32[] while(s), condition=always, body=body\n         ^\n"
+        "  hint: a loop may not end; a larger --max-steps lets it run on"
+    )
+
+
+def test_the_loop_that_does_not_end_is_named_not_one_inside_or_around_it() -> None:
+    never = OUTER.index("never {")
+    text = ENDLESS + OUTER[never : OUTER.index("ENTRY")] + OUTER[:never] + OUTER[OUTER.index("ENTRY") :]
+    for condition, name in (("always", "v"), ("never", "w")):
+        for steps in range(1000, 1010):
+            with pytest.raises(ExecutionError, match=f"of while '{name}'"):
+                run(parse(text % condition), max_steps=steps)
+
+
+def test_without_a_loop_the_computation_is_named() -> None:
+    text = "f {\n  x = f32[] parameter(0)\n  ROOT y = f32[] negate(x)\n}\n"
+    text += "ENTRY e {\n  x = f32[] parameter(0)\n  ROOT y = f32[] call(x), to_apply=f\n}\n"
+    with pytest.raises(ExecutionError, match=r"m.hlo:1:1: error: more than 1 .*, at computation 'f'"):
+        run(parse(text, "m.hlo"), max_steps=1)
+    with pytest.raises(ExecutionError, match=r"<string>:1:\d+: error: more than 1 instructions"):
+        run(parse("f32[] add(f32[] x, f32[] negate(f32[] x))"), max_steps=1)
+
+
+def test_computations_that_call_each_other() -> None:
+    body = "{{\n  x = f32[] parameter(0)\n  ROOT r = f32[] call(x), to_apply={}\n}}\n"
+    text = "a " + body.format("b") + "b " + body.format("a") + "ENTRY e " + body.format("a")
+    with pytest.raises(HloSyntaxError, match="undefined computation 'b'") as caught:
+        run(parse(text))
+    assert caught.value.line == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "  ROOT r = f32[] negate(f32[2] parameter(0))\n",
+        "  p = f32[] parameter(1)\n",
+        "  p = f32[] parameter(0)\n  q = f32[] parameter(0)\n",
+        "  p = f32[] parameter(0)\n  ROOT r = f32[2] tuple(p)\n",
+        "  p = f32[2] parameter(0)\n  ROOT r = f32[3] reshape(p)\n",
+        "  p = f32[2] parameter(0)\n  ROOT r = f32[2] slice(p), slice={[0:3]}\n",
+        "  p = f32[2] parameter(0)\n  ROOT r = f32[2] add(p)\n",
+        "  p = f32[2] parameter(0)\n  ROOT r = f32[2] get-tuple-element(p), index=0\n",
+        "",
+    ],
+)
+def test_contradictions_are_errors_with_a_place(body: str) -> None:
+    with pytest.raises(HloError, match=r"<string>:\d+:\d+: error: "):
+        run(parse("ENTRY e {\n" + body + "}\n"))
+
+
+# ---- masks -----------------------------------------------------------------------------------------------------------
+
+
+def test_traces_say_which_devices_are_there() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def callback(instruction: Instruction, value: Any, active: Any) -> None:
+        seen.append((instruction.name, None if active is None else active.tolist()))
+
+    text = UNDER_PREDICATE.format(collective="add(x, x)")
+    x = np.float32(1)
+    run_text(text, np.array([True, False, True]), x, partitions=3, trace=("^(x|r)$", callback))
+    yes, no = [True, False, True], [False, True, False]
+    assert sorted(seen, key=str) == sorted(
+        [("x", None), ("x", yes), ("r", yes), ("x", no), ("r", no), ("r", None)], key=str
+    )
+    seen.clear()
+    run_text(COUNTDOWN, np.array([2, 1, 0], np.int32), partitions=3, trace=("^u$", callback))
+    assert seen == [("u", [True, True, False]), ("u", [True, False, False])]
+
+
+LOOP_WITH = """HloModule m
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}}
+body {{
+  s = (s32[], f32[]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  x = f32[] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  m = s32[] subtract(n, one)
+  y = f32[] {collective}
+  ROOT r = (s32[], f32[]) tuple(m, y)
+}}
+cond {{
+  s = (s32[], f32[]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  z = s32[] constant(0)
+  ROOT c = pred[] compare(n, z), direction=GT
+}}
+ENTRY e {{
+  n = s32[] parameter(0)
+  x = f32[] parameter(1)
+  t = (s32[], f32[]) tuple(n, x)
+  w = (s32[], f32[]) while(t), condition=cond, body=body
+  ROOT r = f32[] get-tuple-element(w), index=1
+}}
+"""
+
+
+def test_collectives_in_a_loop_that_groups_leave_one_after_the_other() -> None:
+    x = np.array([1, 2, 3, 4], np.float32)
+    text = LOOP_WITH.format(collective="all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add")
+    (result,) = run_text(text, np.array([1, 1, 3, 3], np.int32), x, replicas=4)
+    assert result.tolist() == [3, 3, 28, 28]
+    with pytest.raises(ExecutionError, match="devices 2 do, 3 do not") as caught:
+        run_text(text, np.array([1, 1, 3, 2], np.int32), x, replicas=4)
+    assert str(caught.value).startswith("<string>:13:3: error: ")
+
+
+def test_permutes_in_a_loop_that_axes_leave_one_after_the_other() -> None:
+    x = np.array([1, 2, 3, 4], np.float32)
+    text = LOOP_WITH.format(collective="collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,0}}")
+    (result,) = run_text(text, np.array([0, 0, 1, 1], np.int32), x, replicas=2, partitions=2)
+    assert result.tolist() == [1, 2, 4, 3]
+    with pytest.raises(ExecutionError, match="devices 0 do, 1 do not"):
+        run_text(text, np.array([1, 0, 1, 1], np.int32), x, replicas=2, partitions=2)
+
+
+@pytest.mark.parametrize(
+    "collective",
+    [
+        "all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add",
+        "collective-broadcast(x), replica_groups={{0,1},{2,3}}",
+        "collective-permute(x), source_target_pairs={{0,1}}",
+        "negate(x)\n  s = (f32[], f32[]) collective-permute-start(x), source_target_pairs={{0,1}}\n"
+        "  ROOT d = f32[] collective-permute-done(s)",
+        "negate(x)\n  s = f32[] all-reduce-start(x), replica_groups={{0,1},{2,3}}, to_apply=add\n"
+        "  ROOT d = f32[] all-reduce-done(s)",
+    ],
+)
+def test_every_collective_needs_its_whole_group(collective: str) -> None:
+    text = UNDER_PREDICATE.format(collective=collective)
+    if "ROOT d" in text:
+        text = text.replace("ROOT r = f32[] negate(x)\n  s", "q = f32[] negate(x)\n  s")
+    x = np.array([1, 2, 3, 4], np.float32)
+    for present in ([True, False, False, False], [False, True, True, True]):
+        with pytest.raises(ExecutionError, match="only a part of a group"):
+            run_text(text, np.array(present), x, replicas=4)
+    run_text(text, np.array([True] * 4), x, replicas=4)
+    run_text(text, np.array([False] * 4), x, replicas=4)
+    run_text(text, True, np.float32(1), replicas=4)
