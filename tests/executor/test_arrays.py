@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hlo_cp2ag.executor.run import run
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.shape import is_floating
+from hlo_cp2ag.text.parser import parse
 
 from .support import ALL_TYPES, Array, array, compute, one_op, run_text, same_bits, shape_text, ulps
 from .test_differential_arrays import ARGMAX, reducer, with_computations
@@ -206,3 +208,53 @@ def test_a_device_multiplies_as_if_alone() -> None:
     together = run_text(text, a, b, replicas=4)[0]
     for device in range(4):
         assert same_bits(together[device], compute(text, a[device], b))
+
+
+EMPTY = {
+    "sort": ("s32[0]", "sort", ["s32[0]"], "dimensions={0}, to_apply=less"),
+    "sort_rows": ("s32[0,3]", "sort", ["s32[0,3]"], "dimensions={1}, to_apply=less"),
+    "topk": ("(s32[0,2], s32[0,2])", "topk", ["s32[0,3]"], "k=2"),
+    "reduce": ("s32[0]", "reduce", ["s32[0,3]", "s32[]"], "dimensions={1}, to_apply=fold"),
+    "reduce_nothing": ("s32[3]", "reduce", ["s32[0,3]", "s32[]"], "dimensions={0}, to_apply=fold"),
+    "reduce_window": ("s32[0]", "reduce-window", ["s32[2]", "s32[]"], "window={size=3}, to_apply=fold"),
+    "reduce_window_nothing": ("s32[1]", "reduce-window", ["s32[0]", "s32[]"], "window={size=3 pad=1_2}, to_apply=fold"),
+    "select_and_scatter": ("s32[2]", "select-and-scatter", ["s32[2]", "s32[0]", "s32[]"],
+                           "window={size=3}, select=less, scatter=fold"),
+    "gather": ("s32[0,2]", "gather", ["s32[4]", "s32[0,1]"],
+               "offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={2}"),
+    "scatter": ("s32[4]", "scatter", ["s32[4]", "s32[0,1]", "s32[0,2]"],
+                "update_window_dims={1}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, "
+                "index_vector_dim=1, to_apply=fold"),
+    "dot": ("s32[2,3]", "dot", ["s32[2,0]", "s32[0,3]"], MATRICES),
+    "dot_floats": ("f32[0,3]", "dot", ["f32[0,2]", "f32[2,3]"], MATRICES),
+    "convolution": ("f32[1,2,4]", "convolution", ["f32[1,3,0]", "f32[2,0,4]"], "window={size=2}, dim_labels=b0f_0io->b0f"),
+    "convolution_nothing": ("f32[0,2,4]", "convolution", ["f32[0,3,2]", "f32[2,2,4]"],
+                            "window={size=2}, dim_labels=b0f_0io->b0f"),
+    "fft": ("c64[0,4]", "fft", ["c64[0,4]"], "fft_type=FFT, fft_length={4}"),
+    "triangular_solve": ("f32[2,0]", "triangular-solve", ["f32[2,2]", "f32[2,0]"],
+                         "left_side=true, lower=true, transpose_a=NO_TRANSPOSE"),
+    "cholesky": ("f32[0,0]", "cholesky", ["f32[0,0]"], "lower=true"),
+    "map": ("s32[0]", "map", ["s32[0]", "s32[0]"], "dimensions={0}, to_apply=fold"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_arrays_without_elements(name: str) -> None:
+    result, op, shapes, attributes = EMPTY[name]
+    less = (
+        "less {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=LT\n}\n"
+    )
+    text = with_computations(one_op(result, op, shapes, attributes), reducer("s32", "add"), less)
+    for found in run(parse(text), None, 2, 1, checked=True):
+        assert found.shape[0] == 2
+
+
+def test_large_convolutions_are_split() -> None:
+    generator = np.random.default_rng(6)
+    image, kernel = (generator.integers(-2, 3, n).astype(np.int8) for n in ((2, 4, 70, 70, 16), (5, 5, 16, 8)))
+    text = one_op("s8[4,66,66,8]", "convolution", ["s8[4,70,70,16]", "s8[5,5,16,8]"],
+                  "window={size=5x5}, dim_labels=b01f_01io->b01f")  # fmt: skip
+    together = run_text(text, image, kernel, replicas=2)[0]
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.int32), (5, 5), axis=(2, 3))
+    expected = np.einsum("lbxyfij,ijfo->lbxyo", windows, kernel.astype(np.int32), optimize=True).astype(np.int8)
+    assert np.array_equal(together, expected)

@@ -20,6 +20,9 @@ from hlo_cp2ag.ir.module import Instruction
 _MANY, _THIN = 8, 8
 """More groups than the one, with fewer weights a tap than the other, are no work for a matrix product."""
 
+_ROOM = 1 << 26
+"""Bytes that windows laid out as rows may take, so long as there is a batch or a lane to split."""
+
 
 @op("convolution")
 def convolution(context: Context, instruction: Instruction, lhs: Array, rhs: Array, *metadata: Array) -> Array:
@@ -34,7 +37,7 @@ def convolution(context: Context, instruction: Instruction, lhs: Array, rhs: Arr
     batch_groups = integer(instruction, "batch_group_count", 1)
     groups = feature_groups * batch_groups  # one of them is 1
     window = window_of(instruction, len(numbers.input_spatial))
-    if 0 in shape.dimensions:
+    if 0 in shape.dimensions or 0 in lhs.shape or 0 in rhs.shape:
         return np.zeros((1, *shape.dimensions), dtype_of(shape.element_type))
     image = _in_order(lhs, numbers.input_batch, numbers.input_feature, numbers.input_spatial)
     kernel = _in_order(rhs, numbers.kernel_output_feature, numbers.kernel_input_feature, numbers.kernel_spatial)
@@ -74,26 +77,45 @@ def _products(
 ) -> Array:
     """Sums over features and windows: `[lanes, groups, batch, *counts, output features]` in the type `result`.
 
-    The image is `[lanes, groups, batch, features, *spatial]`, the kernel `[lanes, groups, outputs, features, *spatial]`.
+    The image is `[lanes, groups, batch, features, *spatial]`, the kernel `[lanes, groups, outputs, features, *taps]`.
     """
     lanes, groups, batch, features = image.shape[:4]
     taps = math.prod(d.size for d in window)
     wide = product_dtype(types, result, batch * math.prod(counts), features * taps, kernel.shape[2])
     x = lift(image, types[0]).astype(wide, copy=False)
     seen = spread_out(x, x.dtype.type(0), window, 4)
-    seen = seen.reshape(-1, *seen.shape[4:])
     weights = lift(kernel, types[1]).astype(wide, copy=False).reshape(*kernel.shape[:4], taps).transpose(0, 1, 4, 3, 2)
     if groups > _MANY and features * kernel.shape[2] <= _THIN:
-        seen = seen.reshape(lanes, groups, batch, features, *seen.shape[1:])
         return finished(_one_by_one(seen, weights, window, counts), result)
-    columns = np.empty((lanes, groups, batch, *counts, taps, features), wide)
+    matrix = weights.reshape(*kernel.shape[:2], taps * features, kernel.shape[2])
+    size = groups * math.prod(counts) * taps * features * wide.itemsize  # what one element of the batch takes
+    step = max(1, min(batch, _ROOM // max(1, size)))  # the same however many lanes there are
+    parts = []
+    for begin in range(0, batch, step):
+        part = seen[:, :, begin : begin + step]
+        at_once = max(1, _ROOM // max(1, size * step))
+        several = [part[lane : lane + at_once] for lane in range(0, lanes, at_once)]
+        shared = matrix.shape[0] == 1 or len(several) == 1
+        products = [
+            _as_matrices(p, matrix if shared else matrix[i * at_once : (i + 1) * at_once], window, counts, result)
+            for i, p in enumerate(several)
+        ]
+        parts.append(products[0] if len(products) == 1 else np.concatenate(products))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
+
+
+def _as_matrices(
+    seen: Array, matrix: Array, window: Sequence[WindowDimension], counts: Sequence[int], result: str
+) -> Array:
+    """The windows laid out as rows `[lanes, groups, batch * places, taps * features]`, times the kernel's matrix."""
+    lanes, groups, batch, features = seen.shape[:4]
+    flat = seen.reshape(-1, *seen.shape[4:])
+    columns = np.empty((lanes, groups, batch, *counts, matrix.shape[2] // features, features), seen.dtype)
     for tap, offset in enumerate(offsets(window)):
-        shown = seen_at(seen, offset, window, counts).reshape(lanes, groups, batch, features, *counts)
+        shown = seen_at(flat, offset, window, counts).reshape(lanes, groups, batch, features, *counts)
         columns[..., tap, :] = np.moveaxis(shown, 3, -1)
-    # [lanes, groups, batch * places, taps * features] @ [lanes, groups, taps * features, outputs]
-    rows = columns.reshape(lanes, groups, -1, taps * features)
-    product = multiply_wide(rows, weights.reshape(*kernel.shape[:2], taps * features, kernel.shape[2]), result)
-    return product.reshape(product.shape[0], groups, batch, *counts, kernel.shape[2])
+    product = multiply_wide(columns.reshape(lanes, groups, -1, matrix.shape[2]), matrix, result)
+    return product.reshape(product.shape[0], groups, batch, *counts, matrix.shape[3])
 
 
 def _one_by_one(seen: Array, weights: Array, window: Sequence[WindowDimension], counts: Sequence[int]) -> Array:

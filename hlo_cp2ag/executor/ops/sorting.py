@@ -250,17 +250,18 @@ def sort(context: Context, instruction: Instruction, *operands: Array) -> Value:
     computation = context.computation(instruction, "to_apply")
     index = cast(ModuleIndex, getattr(context, "index", None))
     types = [array_shape_of(p.shape).element_type for p in index.parameters(computation)[::2]]
+    if 0 in operands[0].shape:
+        return operands[0] if len(operands) == 1 else operands
     lanes = max(x.shape[0] for x in operands)
     rows = []
     for x in in_types(operands, types):
         moved = np.moveaxis(expand(x, lanes), along + 1, -1)
         rows.append(moved.reshape(-1, moved.shape[-1]))
-    order = order_of(context, instruction, rows) if rows[0].size else None
+    order = order_of(context, instruction, rows)
     results = []
     for x in operands:
         moved = np.moveaxis(expand(x, lanes), along + 1, -1)
-        if order is not None:
-            moved = np.take_along_axis(moved, order.reshape(moved.shape), axis=-1)
+        moved = np.take_along_axis(moved, order.reshape(moved.shape), axis=-1)
         results.append(np.moveaxis(moved, -1, along + 1))
     return results[0] if len(results) == 1 else tuple(results)
 
