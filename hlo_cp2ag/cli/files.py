@@ -29,7 +29,7 @@ def read_bytes(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise HloError(f"{path}: error: cannot read it: {error.strerror or error}") from None
+        raise HloError(f"{shown(path)}: error: cannot read it: {error.strerror or error}") from None
     except ValueError as error:
         raise HloError(f"{path!r}: error: cannot read it: {error}") from None
 
@@ -56,7 +56,7 @@ def decode(data: bytes, path: str) -> str:
 
 def shown(path: str) -> str:
     """How messages name a file."""
-    return STDIN_NAME if path == "-" else path
+    return STDIN_NAME if path == "-" else path or "''"
 
 
 def same_file(a: str, b: str) -> bool:
@@ -88,7 +88,7 @@ def write_bytes(path: str, data: bytes | Pieces) -> None:
         raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise HloError(f"{'<stdout>' if path == '-' else path}: error: cannot write it: {reason}") from None
+        raise HloError(f"{'<stdout>' if path == '-' else shown(path)}: error: cannot write it: {reason}") from None
 
 
 def write_stdout(data: bytes) -> None:

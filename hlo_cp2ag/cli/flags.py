@@ -24,24 +24,24 @@ def grid_flags(function: F) -> F:
         [
             flag(
                 "--replica-count",
-                type=int,
+                type=click.IntRange(min=1),
                 metavar="R",
                 help="Replicas. Default: the module's header, else evidence in it.",
             ),
             flag(
                 "--num-partitions",
-                type=int,
+                type=click.IntRange(min=1),
                 metavar="P",
                 help="Partitions. Default: the module's header, else evidence in it.",
             ),
             flag(
                 "--secondary-mesh-count",
-                type=int,
+                type=click.IntRange(min=0),
                 default=0,
                 metavar="C",
                 help="Partitions where both counts are at most 1.",
             ),
-            flag("--strict-grid", is_flag=True, help="Refuse a grid that only the pairs speak for."),
+            flag("--strict-grid", is_flag=True, help="Refuse a grid that is a guess."),
         ]
     ):
         function = decorate(function)

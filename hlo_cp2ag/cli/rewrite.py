@@ -71,7 +71,13 @@ Examples:
 @flag("--report", "report_path", metavar="FILE", help="Write a JSON report; - is stdout if OUT is a file.")
 @flag("--split-input-file", is_flag=True, help="IN holds several modules, separated by // ----- lines.")
 @flag("--platform-version", default="", metavar="V", help="Neuron's platform version, for the reported core count.")
-@flag("--nc-divisor", type=int, default=1, metavar="D", help="Neuron's NC divisor, for the reported core count.")
+@flag(
+    "--nc-divisor",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="D",
+    help="Neuron's NC divisor, for the reported core count.",
+)
 @flag(
     "--override-core-count", type=int, default=0, metavar="N", help="Overrides the reported core count on platform 3.0."
 )
@@ -109,10 +115,11 @@ def command(
     IN and OUT default to - (stdin, stdout). Everything that is not rewritten comes back byte for byte. A permute that is
     left says why, on a line of its own on stderr.
     """
-    if nc_divisor < 1:
-        raise click.BadParameter("must be at least 1", param_hint="--nc-divisor")
     if report_path == "-" and (show_diff or (out_path == "-" and not check_only)):
         raise click.UsageError("--report - needs stdout for itself: give OUT a file name with -o")
+    for other, what in ((in_path, "IN"), (out_path, "OUT")):
+        if report_path not in (None, "-") and (report_path == other or files.same_file(report_path, other)):
+            raise click.UsageError(f"--report would overwrite {what}")
     log = (lambda line: console.say(line)) if verbose else None
     if log is not None:
         log(core_count_log(platform_version, nc_divisor, override_core_count))
@@ -150,13 +157,13 @@ def command(
         for result in run.results:
             for warning in result.warnings:
                 console.warning(warning)
-    _write(run, data, text, in_path, out_path, check_only, show_diff)
+    # The report first: if it cannot be written, OUT is still what it was.
     if report_path is not None:
         from hlo_cp2ag.cli.report import report_json
 
-        files.write_bytes(
-            report_path, report_json(run.results, in_path, None if check_only else out_path, platform_version).encode()
-        )
+        out = None if check_only else out_path
+        files.write_bytes(report_path, report_json(run.results, in_path, out, platform_version).encode())
+    _write(run, data, text, in_path, out_path, check_only, show_diff)
     if not quiet:
         _summarize(run, out_path, check_only)
     return _NO if (check_only and run.changed) or (require_all and run.left) else 0

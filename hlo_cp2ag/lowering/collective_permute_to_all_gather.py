@@ -158,9 +158,12 @@ def rewrite(
     Flags that are None take the profile's default. `only` is a regular expression on instruction names. `log` receives
     the reference pass's log lines.
 
-    Raises HloError for a configuration that cannot be right, HloSyntaxError for pairs outside the grid, repeated sources
-    or targets (profile xla), and for text that is no HLO where the pass has to read it.
+    Raises ValueError for an unknown value of an option, HloError for a configuration that cannot be right, HloSyntaxError
+    for pairs outside the grid, repeated sources or targets (profile xla), and for text that is no HLO where the pass has
+    to read it.
     """
+    if not isinstance(module, HloModule):
+        raise TypeError(f"rewrite takes a module, not {type(module).__name__}: parse(text) makes one")
     options = options_for(
         profile,
         gate=gate,
@@ -307,6 +310,7 @@ class _Pass:
         warnings = len(self.result.warnings)
         self._warn_of_repeated_pairs(site)
         self._warn_of_dimensions(site)
+        self._warn_of_broken_promises(site)
         is_plain = len(self.result.warnings) == warnings
         sources = self._sources(site)
         plan = self._plan(site, sources)
@@ -416,6 +420,19 @@ class _Pass:
             if repeated is not None:
                 self._warn(site, f"two pairs have the {what} {repeated}; of pairs with one target the last wins")
 
+    def _warn_of_broken_promises(self, site: Site) -> None:
+        """Flags of the other profile that make the output compute something else than the input did."""
+        options, grid = self.options, self.grid
+        if options.profile != "xla":
+            return
+        if options.device_id == "replica-id":
+            names = "partition" if site.permute.attribute_text("channel_id") is not None else "replica"
+            if grid.num_partitions > 1 or (names == "partition" and grid.replica_count > 1):
+                message = f"--device-id replica-id takes the pairs for flat ranks; for XLA they name {names}s of {grid}"
+                self._warn(site, message)
+        if options.non_target == "keep" and not self._sources(site).all_targets:
+            self._warn(site, "--non-target keep: a device that is no target keeps its shard; XLA gives it zeros")
+
     def _warn_of_dimensions(self, site: Site) -> None:
         for operand, dimension in zip(site.permute.operands, site.gather_dimensions, strict=True):
             shape = operand.shape
@@ -455,11 +472,7 @@ class _Pass:
     def _log_mapping(self, created: Sequence[NewInstruction], sources: SourceMap) -> None:
         assert self.log is not None
         constant = next(
-            (
-                new
-                for new in created
-                if new.opcode == "constant" and new.shape == _map_shape(self.grid.device_count)
-            ),
+            (new for new in created if new.opcode == "constant" and new.shape == _map_shape(self.grid.device_count)),
             None,
         )
         name = constant.name if constant is not None else ""

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.source import Span
@@ -91,6 +91,8 @@ def resolve_grid(
     `strict` for pairs as the only evidence at all.
     """
     for flag, value in (("--replica-count", replica_count), ("--num-partitions", num_partitions)):
+        if value is not None and not isinstance(value, int):
+            raise TypeError(f"{flag} must be an integer, not {value!r}")
         if value is not None and value < 1:
             raise module.header_error(f"{flag} must be at least 1, not {value}")
     header = {name: _header_count(module, name) for name in ("replica_count", "num_partitions")}
@@ -165,39 +167,53 @@ def _infer(
     strict: bool,
 ) -> dict[str, Count]:
     has_channel = [instruction.attribute_text("channel_id") is not None for instruction, _ in permutes]
-    flat_axis = "replica_count" if has_channel and not any(has_channel) else "num_partitions"
-    counts: dict[str, Count] = {}
-    for evidence, source in ((_from_collectives(module), "collectives"), (_from_shardings(module), "shardings")):
-        evidence.refuse_contradiction(module, f"the {source}")
-        for name, found in (("replica_count", evidence.replicas), ("num_partitions", evidence.partitions)):
-            for value in found:
-                _agree(module, counts, name, Count(value, cast(CountSource, source)))
-        for devices in evidence.devices:
-            _split_devices(module, counts, devices, flat_axis, cast(CountSource, source))
     lower = {"replica_count": 0, "num_partitions": 0}
     for (_, pairs), partitioned in zip(permutes, has_channel, strict=True):
         name = "num_partitions" if partitioned else "replica_count"
         lower[name] = max(lower[name], 1 + max((max(pair) for pair in pairs), default=-1))
-    alone = [name for name, bound in lower.items() if bound > 1 and name not in counts]
+    counts: dict[str, Count] = {}
+    found: list[tuple[_Evidence, CountSource]] = [
+        (_from_collectives(module), "collectives"),
+        (_from_shardings(module), "shardings"),
+    ]
+    for evidence, source in found:
+        evidence.refuse_contradiction(module, f"the {source}")
+        for name, values in (("replica_count", evidence.replicas), ("num_partitions", evidence.partitions)):
+            for value in values:
+                _agree(module, counts, name, Count(value, source))
+    guess = ""
+    for evidence, source in found:
+        for devices in evidence.devices:
+            flat_axis = "replica_count" if has_channel and not any(has_channel) else "num_partitions"
+            if not counts and lower[flat_axis] < devices:
+                guess = f"the {source} say only that there are {devices} devices; {flat_axis} {devices} is a guess"
+            _split_devices(module, counts, devices, flat_axis, source)
     for name, bound in lower.items():
         if name in counts and counts[name].value < bound:
             raise module.header_error(
                 f"pairs name the id {bound - 1}, but the {counts[name].source} speak of {counts[name].value} {_axis(name)}",
                 f"say how many there are with --{name.replace('_', '-')}",
             )
+    alone = [name for name, bound in lower.items() if bound > 1 and name not in counts]
     if len(alone) == 2:
         raise module.header_error(
             "nothing but the pairs says how many replicas and partitions there are",
             "say how many with --replica-count and --num-partitions",
         )
+    if guess:
+        _doubt(module, guess, "--replica-count and --num-partitions say", warnings, strict)
     for name in alone:
-        flag = "--" + name.replace("_", "-")
         message = f"{name} {lower[name]} is only the least that the pairs allow; there may be more {_axis(name)}"
-        if strict:
-            raise module.header_error(f"{message} (--strict-grid)", f"say how many there are with {flag}")
-        warnings.append(f"{message}: {flag} says how many")
+        _doubt(module, message, f"--{name.replace('_', '-')} says", warnings, strict)
         counts[name] = Count(lower[name], "pairs")
     return {name: counts.get(name, Count(1, "default")) for name in ("replica_count", "num_partitions")}
+
+
+def _doubt(module: HloModule, message: str, who_says: str, warnings: list[str], strict: bool) -> None:
+    """Warns of a count that is not certain; with `strict` refuses it."""
+    if strict:
+        raise module.header_error(f"{message} (--strict-grid)", f"{who_says} how many there are")
+    warnings.append(f"{message}: {who_says} how many")
 
 
 def _axis(name: str) -> str:

@@ -58,6 +58,10 @@ _PLACES = {
     "custom-call": "inside a computation that a custom-call calls",
     "async-start": "inside a computation that an async-start calls",
 }
+_APPLYING = frozenset(
+    ("reduce", "reduce-window", "map", "sort", "scatter", "select-and-scatter", "scan", "all-reduce", "reduce-scatter")
+)
+"""How often these enter what they apply is their own business."""
 
 
 def left_for_its_place(computation: Computation, calls: CallGraph) -> str:
@@ -67,6 +71,8 @@ def left_for_its_place(computation: Computation, calls: CallGraph) -> str:
         kind = "async-start" if opcode.endswith("-start") else opcode
         if kind in _PLACES:
             return _PLACES[kind]
+        if kind in _APPLYING:
+            return f"inside a computation that a {opcode} applies"
     return ""
 
 
@@ -117,9 +123,12 @@ def _left_for_a_shape(shape: Shape) -> str:
     if not isinstance(shape, ArrayShape):
         return "a tuple operand" if isinstance(shape, TupleShape) else "a buffer operand"
     if not shape.is_data:
-        return f"a {shape.element_type} operand"
+        return f"{'an' if shape.element_type == 'opaque' else 'a'} {shape.element_type} operand"
     if shape.is_dynamic:
         return "a dynamic dimension"
+    order = shape.layout.minor_to_major if shape.layout is not None else ()
+    if order and sorted(order) != list(range(shape.rank)):
+        return f"its layout {shape.layout.to_text() if shape.layout else ''} is no order of its dimensions"
     if shape.element_type.startswith(("f4e", "f6e")):
         return f"{shape.element_type} cannot be gathered: it is packed and has no exact wider type here"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Profile = Literal["xla", "neuron"]
 Gate = Literal["every", "valid", "intra-group", "invalid"]
@@ -32,6 +32,17 @@ PROFILES: dict[str, dict[str, str]] = {
 """Each profile's defaults; a flag that is given wins over them."""
 
 
+CHOICES: dict[str, tuple[str, ...]] = {
+    "gate": get_args(Gate),
+    "non_target": get_args(NonTarget),
+    "device_id": get_args(DeviceId),
+    "gather_dimension": get_args(GatherDimension),
+    "sub_byte": get_args(SubByte),
+    "names": get_args(Names),
+}
+"""What each option may be."""
+
+
 @dataclass(frozen=True)
 class LoweringOptions:
     """The pass's options with the profile's defaults filled in."""
@@ -54,10 +65,13 @@ class LoweringOptions:
 def options_for(profile: str = "xla", **given: object) -> LoweringOptions:
     """The options of a profile; values that are None are filled in from it.
 
-    Raises ValueError for an unknown profile.
+    Raises ValueError for an unknown profile or value.
     """
     if profile not in PROFILES:
         raise ValueError(f"unknown profile {profile!r}; there are {', '.join(PROFILES)}")
+    for name, value in given.items():
+        if value is not None and name in CHOICES and value not in CHOICES[name]:
+            raise ValueError(f"unknown {name} {value!r}; there are {', '.join(CHOICES[name])}")
     asked = {name: value for name, value in given.items() if value is not None}
     chosen: dict[str, object] = {**PROFILES[profile], **asked}
     return LoweringOptions(profile=profile, given=frozenset(asked), **chosen)  # type: ignore[arg-type]

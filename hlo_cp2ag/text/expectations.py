@@ -57,6 +57,8 @@ def syntax_error(source: SourceText, masked: str, base: int, error: UnexpectedIn
     hint = _hint(masked, at, expected)
     if not hint and base == 0 and "HloModule" not in masked:
         hint = "HLO text begins with HloModule, or is one instruction such as f32[2] negate(f32[2])"
+        if masked.lstrip().startswith(("module @", "module {", "module attributes", "#loc", "func.func")):
+            hint = "this looks like MLIR; XLA's tools turn StableHLO into HLO text"
     return source.error(base + at, message, hint=hint)
 
 

@@ -544,9 +544,11 @@ def _scan_computation(source: SourceText, masked: str, position: int) -> Computa
         brace = opening.end()
     close = _body_end(masked, brace)
     if close < 0:
-        bracket = _unclosed(masked, brace)
+        bracket, instead = _mismatch(masked, brace)
         if bracket > brace:
             raise source.error(bracket, f"this {masked[bracket]} is not closed", hint=f"in computation {name!r}")
+        if instead >= 0:
+            raise source.error(instead, f"this {masked[instead]} closes nothing", hint=f"in computation {name!r}")
         raise source.error(begin, f"computation {name!r} is not closed by a }}", hint="the file may be cut off")
     attributes_end = close
     while (key := _ATTRIBUTE_KEY.match(masked, attributes_end)) is not None:
@@ -594,20 +596,27 @@ def _body_end(masked: str, brace: int) -> int:
     return bracket_end(masked, brace)
 
 
-def _unclosed(masked: str, start: int) -> int:
-    """The innermost bracket from `start` on that another kind closes, or that nothing closes; -1 if there is none."""
+def _mismatch(masked: str, start: int) -> tuple[int, int]:
+    """The innermost bracket from `start` on that nothing closes, and the one of another kind that stands in its place.
+
+    The second is -1 if the text ends before anything could close the first.
+    """
     stack: list[int] = []
     for match in _BRACKET.finditer(masked, start):
         if match.group() in "([{":
             stack.append(match.start())
-        elif not stack or masked[stack[-1]] + match.group() not in ("()", "[]", "{}"):
-            break
+        elif masked[stack[-1]] + match.group() not in ("()", "[]", "{}"):
+            return stack[-1], match.start()
         else:
             stack.pop()
-    return stack[-1] if stack else -1
+            if not stack:
+                break
+    return (stack[-1] if stack else start), -1
 
 
 def _hint(masked: str, position: int) -> str:
+    if masked.startswith("HloModule", position):
+        return "a second module: --split-input-file reads several, separated by lines that say // -----"
     if masked.startswith("}", position):
         return "there is one } too many, or the one before closes too early"
     if re.compile(rf"(?:ROOT )?%?{NAME} *=").match(masked, position):

@@ -79,7 +79,7 @@ MESSAGES: dict[str, tuple[str | bytes, str]] = {
         "module @jit_f { func.func @main() { return } }\n",
         "in.hlo:1:1: error: expects a shape and an opcode, but sees 'module'\n"
         "  module @jit_f { func.func @main() { return } }\n  ^\n"
-        "  hint: HLO text begins with HloModule, or is one instruction such as f32[2] negate(f32[2])\n",
+        "  hint: this looks like MLIR; XLA's tools turn StableHLO into HLO text\n",
     ),
     "binary": (
         b"\x0a\x04main\x12\x00\x1a\xff\xfe\x00\x01" * 20,

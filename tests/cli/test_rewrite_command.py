@@ -142,13 +142,13 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--replica-count", "0"], "error: --replica-count must be at least 1, not 0\n"),
-        (["--num-partitions", "-3"], "error: --num-partitions must be at least 1, not -3\n"),
+        (["--replica-count", "0"], "'--replica-count': 0 is not in the range x>=1."),
+        (["--num-partitions", "-3"], "'--num-partitions': -3 is not in the range x>=1."),
         (["--only", "("], "error: --only is no regular expression: missing ), unterminated subpattern at position 0\n"),
-        (["--replica-count", "x"], "'--replica-count': 'x' is not a valid integer."),
+        (["--replica-count", "x"], "'--replica-count': 'x' is not a valid integer range."),
         (["--profile", "gpu"], "'--profile': 'gpu' is not one of 'xla', 'neuron'."),
         (["--gate", "all"], "'--gate': 'all' is not one of 'every', 'valid', 'intra-group', 'invalid'."),
-        (["--nc-divisor", "0"], "--nc-divisor: must be at least 1"),
+        (["--nc-divisor", "0"], "'--nc-divisor': 0 is not in the range x>=1."),
         (["--report", "-"], "--report - needs stdout for itself: give OUT a file name with -o"),
         (["--report", "-", "--diff"], "--report - needs stdout for itself: give OUT a file name with -o"),
         (["--unknown"], "No such option"),
@@ -588,3 +588,16 @@ def test_the_console_script_is_the_command() -> None:
     path = HAND / "pairs_partial.hlo"
     done = subprocess.run([script, "rewrite", path], capture_output=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, cp2ag("rewrite", path).stdout, b"")
+
+
+def test_the_report_never_overwrites_a_module(tmp_path: Path) -> None:
+    text = (FIXTURES / "hand" / "pairs_self.hlo").read_text()
+    (tmp_path / "in.hlo").write_text(text)
+    outcome = cp2ag("rewrite", "in.hlo", "-o", "out.hlo", "--report", "in.hlo", cwd=tmp_path)
+    assert (outcome.code, "--report would overwrite IN" in outcome.stderr) == (2, True)
+    outcome = cp2ag("rewrite", "in.hlo", "-o", "out.hlo", "--report", "out.hlo", cwd=tmp_path)
+    assert (outcome.code, "--report would overwrite OUT" in outcome.stderr) == (2, True)
+    outcome = cp2ag("rewrite", "in.hlo", "-o", "in.hlo", "--report", "nowhere/x.json", cwd=tmp_path)
+    assert outcome.code == 2
+    assert (tmp_path / "in.hlo").read_text() == text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.hlo"]

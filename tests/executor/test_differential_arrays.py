@@ -1,8 +1,8 @@
 """Random reductions, windows, sorts, gathers and scatters, run here and on XLA's CPU backend.
 
 Bit for bit where elements are only chosen or moved, where integers compute, and in sums of narrow floats, which are
-rounded after every step; sums and products of f32 and f64 within 4 units in the last place of the sum of the absolute
-values.
+rounded after every step; sums and products of f32 and f64 within 8 units in the last place of what the absolute values
+give.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.shape import is_complex, is_floating
 
 from ..xla.judge import Judge
-from .support import FLOATS, Array, one_op, shape_text
+from .support import FLOATS, Array, array, one_op, shape_text
 from .test_differential import Case, Draw, dims, one_of, values
-from .test_differential_products import hold
+from .test_differential_products import Products, hold
 
 SOME = ("f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2", "s32", "s8", "u8", "s64", "u16", "s4", "pred", "c64")
 
@@ -40,7 +40,7 @@ def op_for(draw: Draw, t: str) -> str:
 
 
 def elements(draw: Draw, t: str, dimensions: tuple[int, ...]) -> Array:
-    """Ordinary numbers, near 1 so that products stay in range."""
+    """Ordinary numbers."""
     return values(draw, t, dimensions, ordinary=True)
 
 
@@ -68,7 +68,14 @@ def reduce(draw: Draw) -> Case:
     attributes = f"dimensions={{{','.join(map(str, reduced))}}}, to_apply=fold"
     text = one_op(shape_text(t, result), "reduce", [shape_text(t, dimensions), shape_text(t, ())], attributes)
     args = [elements(draw, t, dimensions), start_of(t, op)]
-    return Case(with_computations(text, reducer(t, op)), args, t, tolerance_of(t, op))
+    if op == "multiply" and is_floating(t):  # products that stay far from what XLA flushes to zero
+        generator = np.random.default_rng(draw(st.integers(0, 2**31)))
+        args[0] = array(t, np.exp2(generator.uniform(-0.5, 0.5, dimensions)) * generator.choice([-1, 1], dimensions))
+    return folded(with_computations(text, reducer(t, op)), args, t, tolerance_of(t, op))
+
+
+def folded(text: str, args: list[Array], t: str, tolerance: float) -> Case:
+    return (Products if tolerance else Case)(text, args, t, tolerance)
 
 
 def tolerance_of(t: str, op: str) -> float:
@@ -133,7 +140,7 @@ def reduce_window(draw: Draw) -> Case:
     text = one_op(shape_text(t, counts), "reduce-window", [shape_text(t, dimensions), shape_text(t, ())],
                   f"{window}, to_apply=fold")  # fmt: skip
     args = [elements(draw, t, dimensions), start_of(t, op)]
-    return Case(with_computations(text, reducer(t, op)), args, t, tolerance_of(t, op))
+    return folded(with_computations(text, reducer(t, op)), args, t, tolerance_of(t, op))
 
 
 def cumulative(draw: Draw) -> Case:
@@ -144,7 +151,7 @@ def cumulative(draw: Draw) -> Case:
     attributes = f"window={{size={size}x1 pad={pad}x0_0}}, to_apply=fold"
     text = one_op(shape, "reduce-window", [shape, shape_text(t, ())], attributes)
     args = [elements(draw, t, (size, 2)), start_of(t, op)]
-    return Case(with_computations(text, reducer(t, op)), args, t, 16 if tolerance_of(t, op) else 0)
+    return folded(with_computations(text, reducer(t, op)), args, t, tolerance_of(t, op))
 
 
 def select_and_scatter(draw: Draw) -> Case:

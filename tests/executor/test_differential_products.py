@@ -25,7 +25,7 @@ INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 
 
 class Products(Case):
-    """A case whose result is a sum of products of its two operands."""
+    """A case that sums up products, or sums or multiplies elements: what absolute values give bounds the result."""
 
 
 def epsilon(element_type: str) -> float:

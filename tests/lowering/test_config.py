@@ -92,7 +92,7 @@ def test_pairs_alone_warn_and_strict_refuses() -> None:
          "the shardings speak of 4 and 8 partitions"),
         (module(other=REDUCE.format("channel_id=2, replica_groups={{0,1,2,3}}, use_global_device_ids=true, "),
                 sharding=", sharding={devices=[8]<=[8]}"), {},
-         "the collectives speak of 4 partitions, the shardings of 8"),
+         "the shardings speak of 8 partitions, the collectives of 4"),
         (module(pairs="{{0,5}}", sharding=", sharding={devices=[4]<=[4]}"), {},
          "pairs name the id 5, but the shardings speak of 4 partitions"),
         (module(other="f32[8] collective-permute(p), source_target_pairs={{0,1}}"), {},
@@ -128,3 +128,89 @@ def test_the_grid_of_jaxs_own_dumps(path: Path) -> None:
         assert any("only the least" in warning.message for warning in result.warnings)
     else:
         assert found == wanted
+
+
+FLAT_8 = REDUCE.format("channel_id=2, replica_groups={{0,1,2,3},{4,5,6,7}}, use_global_device_ids=true, ")
+
+
+def test_global_groups_give_only_the_product() -> None:
+    """8 devices and pairs of 4 ids: 1 x 8 and 2 x 4 are both possible."""
+    text = module(pairs="{{0,1},{1,2},{2,3},{3,0}}", other=FLAT_8)
+    result = hlo_cp2ag.rewrite(text)
+    assert [w.message for w in result.warnings] == [
+        "the collectives say only that there are 8 devices; num_partitions 8 is a guess: "
+        "--replica-count and --num-partitions say how many"
+    ]
+    with pytest.raises(HloError, match="num_partitions 8 is a guess"):
+        hlo_cp2ag.rewrite(text, strict_grid=True)
+
+
+def test_global_groups_are_certain_where_pairs_need_them_all_or_shardings_split_them() -> None:
+    pairs = "{{0,7},{7,0}}"
+    assert hlo_cp2ag.rewrite(module(pairs=pairs, other=FLAT_8), strict_grid=True).warnings == []
+    split = module(other=FLAT_8, sharding=", sharding={devices=[4]<=[4]}")
+    assert grid(split, strict_grid=True) == (2, "collectives", 4, "shardings")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gate": "x"}, "unknown gate 'x'; there are every, valid, intra-group, invalid"),
+        ({"names": "kep"}, "unknown names 'kep'; there are fresh, keep"),
+        ({"profile": "foo"}, "unknown profile 'foo'; there are xla, neuron"),
+    ],
+)
+def test_unknown_values_of_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hlo_cp2ag.rewrite(module(", num_partitions=2"), **options)  # type: ignore[arg-type]
+
+
+def test_types_are_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="rewrite takes a module, not str"):
+        hlo_cp2ag.rewrite("HloModule m")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="--num-partitions must be an integer, not '4'"):
+        hlo_cp2ag.rewrite(module(), num_partitions="4")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"device_id": "replica-id"},
+            "--device-id replica-id takes the pairs for flat ranks; for XLA they name partitions of 1 x 4",
+        ),
+        ({"non_target": "keep"}, "--non-target keep: a device that is no target keeps its shard; XLA gives it zeros"),
+    ],
+)
+def test_flags_that_break_the_profiles_promise_warn(options: dict[str, str], message: str) -> None:
+    text = module(", num_partitions=4")
+    assert [w.message for w in hlo_cp2ag.rewrite(text, **options).warnings] == [message]  # type: ignore[arg-type]
+    assert message not in [w.message for w in hlo_cp2ag.rewrite(text, profile="neuron", **options).warnings]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", ["f32[2]{5}", "f32[2]{1}", "f32[2,3]{0,7}", "f32[2,3]{0,0}", "s4[2,3]{1,5}"])
+def test_layouts_that_are_no_order_are_left(shape: str) -> None:
+    text = f"HloModule m, replica_count=2\nENTRY e {{\n  p = {shape} parameter(0)\n"
+    text += f"  ROOT c = {shape} collective-permute(p), source_target_pairs={{{{0,1}},{{1,0}}}}\n}}\n"
+    for flag in ("auto", "leading", "major"):
+        result = hlo_cp2ag.rewrite(hlo_cp2ag.parse(text), gather_dimension=flag)
+        assert not result.changed
+        assert "is no order of its dimensions" in result.sites[0].reason
+
+
+def test_a_permute_that_a_reduce_applies_is_left() -> None:
+    text = """HloModule m, replica_count=2
+f {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  cp = f32[] collective-permute(a), source_target_pairs={{0,1},{1,0}}
+  ROOT s = f32[] add(cp, b)
+}
+ENTRY e {
+  p = f32[4] parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=f
+}
+"""
+    result = hlo_cp2ag.rewrite(hlo_cp2ag.parse(text))
+    assert result.sites[0].reason == "inside a computation that a reduce applies"

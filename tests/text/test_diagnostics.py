@@ -77,7 +77,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "MLIR": (
         "module @m {\n  func.func @main() {\n    return\n  }\n}\n",
         "1:1: expects a shape and an opcode, but sees 'module'",
-        "HLO text begins with HloModule, or is one instruction such as f32[2] negate(f32[2])",
+        "this looks like MLIR; XLA's tools turn StableHLO into HLO text",
     ),
     "no name behind HloModule": (
         "HloModule\n\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}\n",
@@ -441,3 +441,17 @@ def test_a_long_chain_without_shapes() -> None:
     module = parse(HEAD + "\n".join(lines) + "\n}\n")
     module.check()
     assert module.entry.root.shape.to_text() == "f32[2]{0}"
+
+
+def test_a_bracket_that_closes_nothing_is_named() -> None:
+    text = "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p))\n}\n"
+    with pytest.raises(HloSyntaxError) as caught:
+        parse(text, "m.hlo")
+    assert (caught.value.line, caught.value.column, caught.value.message) == (4, 28, "this ) closes nothing")
+
+
+def test_a_second_module_names_the_flag() -> None:
+    text = "HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}\n// -----\n"
+    with pytest.raises(HloSyntaxError) as caught:
+        parse(text + text, "m.hlo")
+    assert caught.value.hint.startswith("a second module: --split-input-file")

@@ -18,7 +18,7 @@ import numpy as np
 from hlo_cp2ag.executor.arithmetic import compute_dtype, lift, lower, round_to, wrap
 from hlo_cp2ag.executor.ops.elementwise import BINARY
 from hlo_cp2ag.executor.registry import Context, array_shape, flag, integers, op
-from hlo_cp2ag.executor.values import Array, array_shape_of
+from hlo_cp2ag.executor.values import Array, align, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import element_bits, is_complex, is_floating, is_integer
@@ -148,7 +148,7 @@ def triangular_solve(context: Context, instruction: Instruction, a: Array, b: Ar
     """
     element_type = array_shape(instruction).element_type
     lower_side, left = flag(instruction, "lower"), flag(instruction, "left_side")
-    matrix, x = widest(a, element_type), np.array(widest(b, element_type))
+    matrix, x = widest(a, element_type), widest(b, element_type)
     how = cast(str, instruction.attribute("transpose_a", "NO_TRANSPOSE"))
     if how == "ADJOINT":
         matrix = np.conj(matrix)
@@ -156,15 +156,22 @@ def triangular_solve(context: Context, instruction: Instruction, a: Array, b: Ar
         x = x.swapaxes(-1, -2)
     if (how != "NO_TRANSPOSE") == left:  # x op(a) = b is op(a)^T x^T = b^T
         matrix, lower_side = matrix.swapaxes(-1, -2), not lower_side
-    lanes = max(matrix.shape[0], x.shape[0])
-    x = np.array(np.broadcast_to(x, (lanes, *x.shape[1:])))
-    size = matrix.shape[-1]
     unit = flag(instruction, "unit_diagonal")
+    matrix, x = align(matrix, x)
+    # Lane by lane: BLAS is quick on one, and its sums do not depend on how many there are.
+    x = np.stack([substituted(m, y, lower_side, unit) for m, y in zip(matrix, x, strict=True)])
+    return narrowed(x if left else x.swapaxes(-1, -2), element_type)
+
+
+def substituted(matrix: Array, b: Array, lower_side: bool, unit: bool) -> Array:
+    """x `[..., n, m]` with matrix x = b, by forward (`lower_side`) or backward substitution."""
+    matrix, x = np.ascontiguousarray(matrix), np.array(b, order="C")
+    size = matrix.shape[-1]
     for row in range(size) if lower_side else range(size - 1, -1, -1):
         known = slice(0, row) if lower_side else slice(row + 1, size)
         rest = x[..., row, :] - np.matmul(matrix[..., row : row + 1, known], x[..., known, :])[..., 0, :]
         x[..., row, :] = rest if unit else rest / matrix[..., row, row, np.newaxis]
-    return narrowed(x if left else x.swapaxes(-1, -2), element_type)
+    return x
 
 
 @op("cholesky")
@@ -179,6 +186,13 @@ def cholesky(context: Context, instruction: Instruction, a: Array) -> Array:
     from_lower = flag(instruction, "lower")
     if not from_lower:
         matrix = np.conj(matrix.swapaxes(-1, -2))
+    factor = np.stack([lower_factor(m) for m in matrix])
+    return narrowed(factor if from_lower else np.conj(factor.swapaxes(-1, -2)), element_type)
+
+
+def lower_factor(a: Array) -> Array:
+    """The lower l with a = l l^H for matrices `[..., n, n]`; NaN everywhere where a is not positive definite."""
+    matrix = np.ascontiguousarray(a)
     factor = np.zeros_like(matrix)
     bad = np.zeros(matrix.shape[:-2], np.bool_)
     for column in range(matrix.shape[-1]):
@@ -190,5 +204,4 @@ def cholesky(context: Context, instruction: Instruction, a: Array) -> Array:
         bad |= ~(pivot > 0)
         factor[..., column:, column] = rest / np.sqrt(np.where(pivot > 0, pivot, 1))[..., np.newaxis]
         factor[..., column, column] = np.sqrt(np.where(pivot > 0, pivot, 1))
-    factor = np.where(bad[..., np.newaxis, np.newaxis], np.nan, factor)
-    return narrowed(factor if from_lower else np.conj(factor.swapaxes(-1, -2)), element_type)
+    return np.where(bad[..., np.newaxis, np.newaxis], np.nan, factor)
