@@ -128,11 +128,33 @@ def modules() -> list[tuple[str, str]]:
     return found
 
 
+def executor() -> None:
+    """Every JAX program of the corpus on all its devices: XLA compiles and runs it, we parse and run it."""
+    from executor import executor_times
+
+    times = executor_times()
+    if not times:
+        console.print("[dim]the executor: no corpus beside this checkout[/dim]")
+        return
+    table = Table(title="cp2ag run against XLA (compile + run), all devices", title_justify="left")
+    for column in ("modules", "XLA s", "ours s", "slowest of ours against XLA"):
+        table.add_column(column, justify="right")
+    worst = max(times, key=lambda each: each[2] / each[1])
+    table.add_row(
+        str(len(times)),
+        f"{sum(t for _, t, _ in times):.1f}",
+        f"{sum(t for _, _, t in times):.1f}",
+        f"{worst[0]}: {worst[2] / worst[1]:.2f}",
+    )
+    console.print(table)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         small(folder)
         large(folder)
+    executor()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     console.print(f"[dim]peak of the benchmark itself: {peak / 1024:,.0f} MB[/dim]")
 

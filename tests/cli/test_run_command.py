@@ -593,11 +593,6 @@ MODULES: dict[str, tuple[str, list[str], str]] = {
         "m.hlo:3:8: error: add: the shape stated is f32[3], the operands make it f32[2]\n"
         "    ROOT x = f32[3] add(p, p)\n         ^\n",
     ),
-    "no_count": (
-        RING,
-        ["--num-partitions", "0"],
-        "m.hlo:1:1: error: --num-partitions must be at least 1, not 0\n  HloModule ring, num_partitions=4\n  ^\n",
-    ),
     "pattern": (
         RING,
         ["--trace", "("],
@@ -775,3 +770,10 @@ def test_the_bar_is_gone_when_an_error_is_shown(folder: Path) -> None:
     assert seen.endswith("hint: a loop may not end; a larger --max-steps lets it run on\r\n")
     traced = _on_a_terminal(folder, "run", "loop.hlo", "--trace", "lt")[1]
     assert "running" not in traced and "trace: lt" in traced
+
+
+def test_counts_below_1_are_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text(RING)
+    outcome = cp2ag("run", "m.hlo", "--num-partitions", "0", cwd=tmp_path)
+    assert (outcome.code, outcome.stdout) == (2, b"")
+    assert "0 is not in the range x>=1" in outcome.stderr
