@@ -100,23 +100,34 @@ class Rewriter:
 
     def fresh_name(self, opcode: str) -> str:
         """A name as XLA's uniquer gives it: `opcode`, else `opcode.N` with the smallest free N >= 1."""
-        number = self._next_number.get(opcode)
-        if number is None:
-            number = 0
-            self._in_headers |= self._header_names(opcode)
-        taken, in_headers = self.module.instruction_names, self._in_headers
-        while True:
-            name = f"{opcode}.{number}" if number else opcode
-            number += 1
-            if name in taken or name in in_headers or self._is_spelled_with_zeros(opcode, number - 1):
-                continue
-            self._next_number[opcode] = number
-            return name
+        return self.fresh_names([opcode])[0]
 
-    def _is_spelled_with_zeros(self, opcode: str, number: int) -> bool:
-        """Whether the module has a name that XLA's uniquer takes for the same: `add.0` for `add`, `add.01` for `add.1`."""
-        taken, digits = self.module.instruction_names, number or ""
-        return f"{opcode}.0{digits}" in taken or f"{opcode}.00{digits}" in taken
+    def fresh_names(self, opcodes: Sequence[str]) -> list[str]:
+        """A fresh name for each of these in order.
+
+        XLA's uniquer takes `add.0` for `add` and `add.01` for `add.1`, so such names count as well.
+        """
+        taken, in_headers, next_number = self.module.instruction_names, self._in_headers, self._next_number
+        names: list[str] = []
+        for opcode in opcodes:
+            number = next_number.get(opcode, -1)
+            if number < 0:
+                in_headers |= self._header_names(opcode)
+                number = 0
+                if not (opcode in taken or opcode in in_headers or f"{opcode}.0" in taken or f"{opcode}.00" in taken):
+                    next_number[opcode] = 1
+                    names.append(opcode)
+                    continue
+            number = number or 1
+            name = f"{opcode}.{number}"
+            while (
+                name in taken or f"{opcode}.0{number}" in taken or f"{opcode}.00{number}" in taken or name in in_headers
+            ):
+                number += 1
+                name = f"{opcode}.{number}"
+            next_number[opcode] = number + 1
+            names.append(name)
+        return names
 
     def _header_names(self, opcode: str) -> set[str]:
         """Names that begin with an opcode and stand in computations' headers; XLA's uniquer counts them too."""
@@ -161,11 +172,10 @@ class Rewriter:
 
         The instruction has one operand. The chain's one channel id is the next free one.
         """
-        names = [self.fresh_name(opcode) for opcode in template.opcodes[:-1]]
+        names = self.fresh_names(template.opcodes[:-1] if keep_name else template.opcodes)
         if keep_name:
             names.append(instruction.name)
         else:
-            names.append(self.fresh_name(template.opcodes[-1]))
             self.rename_uses(instruction, names[-1])
         filled = self._replaced[instruction] = Filled(template, tuple(names), self.next_channel_id())
         return filled
