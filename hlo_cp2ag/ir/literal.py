@@ -186,7 +186,7 @@ def _float_words(flat: np.ndarray[Any, Any], element_type: str) -> list[str]:
     form = FLOAT_FORMATS[element_type]
     with np.errstate(all="ignore"):
         doubles = flat.astype(np.float64)
-    numbers = doubles.tolist()
+    numbers: list[float] = list(doubles.tolist())
     if element_type in ("f32", "f64"):
         short = [f"{number:.{6 if element_type == 'f32' else 15}g}" for number in numbers]
         with np.errstate(all="ignore"):

@@ -321,7 +321,7 @@ def shift_right_arithmetic(a: Array, b: Array, bits: int) -> Array:
         spare = signed.dtype.type(a.dtype.itemsize * 8 - bits)
         signed = (signed << spare) >> spare
         return np.asarray(signed >> np.where(beyond, bits - 1, amount).astype(signed.dtype)).astype(a.dtype)
-    return a >> np.where(beyond, a.dtype.type(bits - 1), amount)
+    return np.asarray(a >> np.where(beyond, a.dtype.type(bits - 1), amount))
 
 
 def shift_right_logical(a: Array, b: Array, bits: int) -> Array:

@@ -189,7 +189,7 @@ def order_of(context: Context, instruction: Instruction, operands: Sequence[Arra
                 keys.append(sortable(found, key.element_type, key.total, key.descending).reshape(rows, size))
             if len(keys) == 1:
                 return np.argsort(keys[0], axis=1, kind="stable")
-            return np.lexsort(tuple(reversed(keys)), axis=1)
+            return np.asarray(np.lexsort(tuple(reversed(keys)), axis=1))
     return merge_order(context, computation, operands)
 
 
