@@ -8,7 +8,7 @@ of `(nan, 1)` is 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hlo_cp2ag.ir.element_types import FLOAT_FORMATS, complex_part, dtype_of
 from hlo_cp2ag.ir.literal_text import ArrayWords, LiteralTextError, Words, read_words
@@ -186,7 +186,7 @@ def _float_words(flat: np.ndarray[Any, Any], element_type: str) -> list[str]:
     form = FLOAT_FORMATS[element_type]
     with np.errstate(all="ignore"):
         doubles = flat.astype(np.float64)
-    numbers: list[float] = list(doubles.tolist())
+    numbers = cast("list[float]", doubles.tolist())
     if element_type in ("f32", "f64"):
         short = [f"{number:.{6 if element_type == 'f32' else 15}g}" for number in numbers]
         with np.errstate(all="ignore"):
