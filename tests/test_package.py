@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.in_process import FIXTURES
+
+TOP = Path(__file__).resolve().parent.parent
 
 NO_PERMUTE = FIXTURES / "hand" / "no_permute.hlo"
 PERMUTES = FIXTURES / "hand" / "chain_of_permutes.hlo"
@@ -139,3 +142,17 @@ def test_the_command_does_not_depend_on_the_hash_seed() -> None:
         )
         outputs.add((done.returncode, done.stdout, done.stderr))
     assert len(outputs) == 1
+
+
+ROOMS = ("ir", "text", "topology", "lowering", "executor", "cli")
+
+
+@pytest.mark.parametrize("path", sorted((TOP / "hlo_cp2ag").rglob("*.py")), ids=lambda path: path.stem)
+def test_imports_run_downward(path: Path) -> None:
+    """A room stands on the rooms it uses; no arrow runs up."""
+    room = path.relative_to(TOP / "hlo_cp2ag").parts[0]
+    if room not in ROOMS:
+        return
+    used = set(re.findall(r"(?:from|import) hlo_cp2ag\.(\w+)", path.read_text())) & set(ROOMS)
+    assert all(ROOMS.index(other) <= ROOMS.index(room) for other in used), used
+    assert not (room == "executor" and "lowering" in used)

@@ -14,7 +14,7 @@ from itertools import accumulate
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.text.body import HEAD, KEYWORDS, cut_body, opcode_behind, parse_rule
-from hlo_cp2ag.text.outline import bracket_balance_by_line, lines_are_certain
+from hlo_cp2ag.text.line_proof import bracket_balance_by_line, lines_are_certain
 
 _LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = ")
 _TRAILING_ROOT = re.compile(r"(?<![\w.\-%])ROOT[ \t\r\n]*$")

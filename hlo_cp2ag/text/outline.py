@@ -15,26 +15,11 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
-from hlo_cp2ag.text import side_process
 from hlo_cp2ag.text.lexical import bracket_end, mask
+from hlo_cp2ag.text.line_proof import LINE_HEADS, LineProof, is_balanced, prove_lines
 
 BLANK = "[ \t\r\n]"
 NAME = r"[A-Za-z_][\w.\-]*"
-
-_LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([^ ]+) = ")
-_NAME_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-# A raw dictionary on one line, strings emptied: what it holds is no structure, though it may look like an assignment.
-_RAW_CONFIG = re.compile(
-    r"backend_config=\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}[^{}\n]*)*\}[^{}\n]*)*\}"
-)
-_FLAT_CONFIG = re.compile(r"backend_config=\{[^{}\"\n]*\}")
-_STRUCTURE = b"{}()[]%=,\"'/*\r\t\n"
-_NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
-_MOST_PASSES = 64
-_CLOSED_BY = dict(zip(b"([{", b")]}", strict=True))
-_NOT_STRUCTURE_OR_BACKSLASH = _NOT_STRUCTURE.replace(b"\\", b"")
-_NOT_BRACKETS_AT_ALL = bytes(c for c in range(256) if c not in b"{}()[]")
-_NOT_BRACKETS_OR_LINES = bytes(c for c in range(256) if c not in b"{}()[]\n")
 
 _MODULE_START = re.compile(rf"{BLANK}*HloModule(?![\w.\-]){BLANK}*")
 _MODULE_NAME = re.compile(rf"%?{NAME}:?")
@@ -104,134 +89,6 @@ def outline(source: SourceText) -> ModuleOutline:
 # ---- the certain way ---------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class LineProof:
-    """What is certain of a text in which every name that is assigned anywhere is the head of its line."""
-
-    names: list[str]
-    """The names in text order."""
-    all_have_percent: bool
-    """Whether each of them stands behind a `%`."""
-    brackets: bytes
-    """The brackets that no neighbour on their line closes, and every line end."""
-
-
-def prove_lines(text: str, data: bytes, start: int = 0) -> LineProof | None:
-    """The proof for a text from the line end at `start` on; `data` is the same text, one byte a character.
-
-    None unless it is certain that no string and no comment hides or makes structure.
-    """
-    structure = side_process.start(lambda: _structure(data, start > 0), len(data))
-    names = _LINE_HEADS.findall(text, start)
-    bad_name = "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS)
-    fine = not bad_name and _only_heads_assign(text, start, len(names))
-    found = structure()
-    if not fine or not found:
-        return None
-    percent, brackets = int.from_bytes(found[:8], "little"), found[8:]
-    return LineProof(names, percent == len(names), brackets)
-
-
-def _structure(data: bytes, has_header: bool) -> bytes:
-    """How many names with `%` are assigned (8 bytes), and the brackets of a `LineProof`; nothing if they are not certain.
-
-    `has_header` says that the first line is a module's header, which may hold anything and is read on its own.
-    """
-    backslashes = data.count(b"\\")
-    kept = _NOT_STRUCTURE
-    if backslashes:
-        if backslashes == data.count(b'\\"'):
-            kept = _NOT_STRUCTURE_OR_BACKSLASH
-        else:
-            data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    structure = data.translate(None, kept)
-    if kept is _NOT_STRUCTURE_OR_BACKSLASH:
-        structure = structure.replace(b'\\"', b"")
-    if has_header:
-        structure = structure[structure.index(b"\n") :]
-    found = _without_strings(structure)
-    if found is None:
-        return b""
-    percent = found.count(b"%=")
-    if percent != found.count(b"\n%="):
-        return b""
-    return percent.to_bytes(8, "little") + _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES))
-
-
-def _without_strings(structure: bytes) -> bytes | None:
-    """Structure characters without those in double-quoted strings, and without index comments.
-
-    By induction from the left: as long as no comment opener and no single quote stands outside of strings, each double
-    quote opens or closes a string. None if a string holds a line end, or a comment holds anything but a word or a number,
-    or anything else could hide structure.
-    """
-    if b"\r" in structure or b"\t" in structure:
-        return None
-    if b'"' in structure:
-        pieces = structure.split(b'"')
-        if len(pieces) % 2 == 0 or b"\n" in b"".join(pieces[1::2]):
-            return None
-        # A quote stays where a string was, so that nothing on its two sides seems to be neighbours.
-        structure = b'"'.join(pieces[::2])
-    if b"/" in structure:
-        structure = structure.replace(b"/*=*/", b"").replace(b"/**/", b"")
-        if b"/" in structure:
-            return None
-    if b"'" in structure:
-        structure = structure.replace(b"''", b"")  # mesh axes: 'x'
-        if b"'" in structure:
-            return None
-    return structure
-
-
-def _only_heads_assign(text: str, start: int, heads: int) -> bool:
-    """Whether no `=` with a blank before it stands anywhere but in heads, strings and raw dictionaries."""
-    count = text.count(" =", start)
-    if count == heads:
-        return True
-    count -= sum(raw.count(" =") for raw in _FLAT_CONFIG.findall(text, start))
-    if count == heads:
-        return True
-    text = text[start:].replace("\\\\", "").replace('\\"', "")
-    return _RAW_CONFIG.sub("", '""'.join(text.split('"')[::2])).count(" =") == heads
-
-
-def lines_are_certain(masked_body: str) -> bool:
-    """Whether each line of a masked body, which begins and ends with a line end, holds one whole instruction."""
-    if not masked_body.startswith("\n") or not masked_body.rstrip(" ").endswith("\n"):
-        return False
-    proof = prove_lines(masked_body, masked_body.encode("latin-1", "replace"))
-    return (
-        proof is not None
-        and not proof.brackets.strip(b"\n")
-        and len(proof.names) == len(proof.brackets) - 1
-        and len(proof.names) > 0
-    )
-
-
-def _reduce(brackets: bytes) -> bytes:
-    """What is left of a run of brackets when matching neighbours cancel; a newline between them keeps them apart."""
-    for _ in range(_MOST_PASSES):
-        length = len(brackets)
-        brackets = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
-        if length == len(brackets):
-            return brackets
-    # Nested so deep that passes over the whole would take too long.
-    left = bytearray()
-    for bracket in brackets:
-        if left and _CLOSED_BY.get(left[-1]) == bracket:
-            left.pop()
-        else:
-            left.append(bracket)
-    return bytes(left)
-
-
-def bracket_balance_by_line(masked: str) -> list[int]:
-    """For each line, how many brackets it opens more than it closes; brackets of a kind that do not match count too."""
-    brackets = _reduce(masked.encode("latin-1", "replace").translate(None, _NOT_BRACKETS_OR_LINES)).split(b"\n")
-    return [len(b) and sum(1 if c in b"([{" else -1 for c in b) for b in brackets]
-
-
 def _certain_outline(source: SourceText) -> ModuleOutline | None:
     text = source.text
     header_end = text.find("\n")
@@ -283,7 +140,7 @@ def _each_line_has_its_place(
     if inside - computations != len(proof.names):
         return False
     first = _HEADER_LINES.search(text, header_end)
-    if first is None or _LINE_HEADS.search(text, header_end, first.start()) is not None:
+    if first is None or LINE_HEADS.search(text, header_end, first.start()) is not None:
         return False
     if len(distinct) == len(proof.names):
         return True
@@ -589,10 +446,8 @@ def _inline_computations(masked: str, body: Span) -> list[ComputationOutline]:
 def _body_end(masked: str, brace: int) -> int:
     """The end of the body whose `{` is at `brace`: first guess the next line that begins with `}`, then count."""
     guess = masked.find("\n}", brace)
-    if guess >= 0:
-        inner = masked[brace + 1 : guess].encode("latin-1", "replace").translate(None, _NOT_BRACKETS_AT_ALL)
-        if not _reduce(inner):
-            return guess + 2
+    if guess >= 0 and is_balanced(masked[brace + 1 : guess]):
+        return guess + 2
     return bracket_end(masked, brace)
 
 

@@ -14,3 +14,13 @@ def judge() -> Iterator[Judge]:
         pytest.skip(reason)
     with Judge() as one:
         yield one
+
+
+@pytest.fixture
+def own_judge() -> Iterator[Judge]:
+    """A judge for one test alone, which may kill it."""
+    reason = available()
+    if reason:
+        pytest.skip(reason)
+    with Judge() as one:
+        yield one

@@ -222,13 +222,13 @@ def test_hand_written_fixtures_compute_the_same(judge: Judge, path: Path, how: s
     check_same_bits(judge, fixture_case(judge, path, how), result.text)
 
 
-def test_a_gather_under_a_divergent_predicate_is_warned_of_and_waits_forever() -> None:
+def test_a_gather_under_a_divergent_predicate_is_warned_of_and_waits_forever(own_judge: Judge) -> None:
     path = FIXTURES / "hand" / "in_both_branches_by_replica.hlo"
-    with Judge() as judge:  # of its own: it dies here
-        case = fixture_case(judge, path, "recompile")
-        result = rewritten(case)
-        assert [site.needs_all_devices for site in result.rewritten] == [True, True]
-        assert len([w for w in result.warnings if "all devices must arrive here together" in str(w)]) == 2
-        judge.run(case.text, 4, 1, case.args, how="recompile")
-        with pytest.raises(XlaTimedOut):
-            judge.run(result.text, 4, 1, case.args, how="recompile", timeout=4)
+    judge = own_judge  # it dies here
+    case = fixture_case(judge, path, "recompile")
+    result = rewritten(case)
+    assert [site.needs_all_devices for site in result.rewritten] == [True, True]
+    assert len([w for w in result.warnings if "all devices must arrive here together" in str(w)]) == 2
+    judge.run(case.text, 4, 1, case.args, how="recompile")
+    with pytest.raises(XlaTimedOut):
+        judge.run(result.text, 4, 1, case.args, how="recompile", timeout=4)

@@ -97,19 +97,19 @@ ENTRY %main (p: {type}[8]) -> {type}[8] {{
 @pytest.mark.parametrize(
     ("type_", "dtype", "bits"), [("s4", "int4", 4), ("u4", "uint4", 4), ("s2", "int2", 2), ("u2", "uint2", 2)]
 )
-def test_packed_types_need_whole_bytes(type_: str, dtype: str, bits: int) -> None:
+def test_packed_types_need_whole_bytes(own_judge: Judge, type_: str, dtype: str, bits: int) -> None:
     text = PACKED.format(type=type_, bits=bits)
     kept = hlo_cp2ag.rewrite(hlo_cp2ag.parse(text), sub_byte="keep")
     widened = hlo_cp2ag.rewrite(hlo_cp2ag.parse(text))
     assert not widened.warnings
     assert any("packed" in str(warning) for warning in kept.warnings)
     [arg] = random_arrays([(dtype, (8,))], 4, SEED)
-    with Judge() as judge:  # of its own: a packed gather writes past the end of its buffer
-        [permuted] = judge.run(text, 4, 1, [arg], how="inject")
-        [right] = judge.run(widened.text, 4, 1, [arg], how="inject")
-        assert bit_equal(right, permuted)
-        try:
-            [wrong] = judge.run(kept.text, 4, 1, [arg], how="inject")
-        except XlaDied:
-            return
-        assert not bit_equal(wrong, permuted)
+    judge = own_judge  # a packed gather writes past the end of its buffer
+    [permuted] = judge.run(text, 4, 1, [arg], how="inject")
+    [right] = judge.run(widened.text, 4, 1, [arg], how="inject")
+    assert bit_equal(right, permuted)
+    try:
+        [wrong] = judge.run(kept.text, 4, 1, [arg], how="inject")
+    except XlaDied:
+        return
+    assert not bit_equal(wrong, permuted)
