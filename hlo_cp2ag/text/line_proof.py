@@ -64,13 +64,15 @@ def _structure(data: bytes, has_header: bool) -> bytes:
     backslashes = data.count(b"\\")
     kept = _NOT_STRUCTURE
     if backslashes:
-        if backslashes == data.count(b'\\"'):
+        # Where each one escapes a quote, that can be seen in what is left, a tenth of the text.
+        quotes = data.count(b'\\"')
+        if backslashes == quotes or backslashes == quotes + data.count(b"\\'"):
             kept = _NOT_STRUCTURE_OR_BACKSLASH
         else:
             data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     structure = data.translate(None, kept)
     if kept is _NOT_STRUCTURE_OR_BACKSLASH:
-        structure = structure.replace(b'\\"', b"")
+        structure = structure.replace(b'\\"', b"").replace(b"\\'", b"")
     if has_header:
         structure = structure[structure.index(b"\n") :]
     found = _without_strings(structure)

@@ -26,7 +26,13 @@ _MODULE_NAME = re.compile(rf"%?{NAME}:?")
 _ATTRIBUTE_KEY = re.compile(rf"{BLANK}*,{BLANK}*({NAME})={BLANK}*")
 _WORD_VALUE = re.compile(r"[\w.\-]+|\"_*\"|'_*'")
 _TABLE_NAME = re.compile(rf"{BLANK}*(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-=:])")
-_TABLE_ROW = re.compile(rf"{BLANK}*-?\d+(?:{BLANK}*(?:\"_*\"|'_*'|\{{[^{{}}]*\}}))?")
+_TABLE_ROWS = re.compile(rf"(?:{BLANK}*-?\d+(?:{BLANK}*(?:\"_*\"|'_*'|\{{[^{{}}]*\}}))?)*")
+_STRING_ROWS = r'(?:\d+ "[^"\\\n]*(?:\\.[^"\\\n]*)*"\n)*'
+_NUMBER_ROWS = r"(?:\d+ \{[\w= ]*\}\n)*"
+_PRINTED_TABLES = re.compile(
+    rf"\n*FileNames\n{_STRING_ROWS}\n*FunctionNames\n{_STRING_ROWS}"
+    rf"\n*FileLocations\n{_NUMBER_ROWS}\n*StackFrames\n{_NUMBER_ROWS}\n*"
+)
 _COMPUTATION_START = re.compile(rf"{BLANK}*(?:(ENTRY)(?![\w.\-=:]){BLANK}*)?(%?)({NAME}):?{BLANK}*(?=[({{])")
 _INLINE = re.compile(rf"\{{(?={BLANK}*(?:ROOT{BLANK}+)?(?:%{NAME}{BLANK}*|{NAME}:{BLANK}*|{NAME}{BLANK}+)=)")
 _BRACES = re.compile(r"[{}]")
@@ -230,10 +236,11 @@ class CertainComputations(Sequence[ComputationOutline]):
         assert start is not None
         begin = start.start()
         header_end = text.find("\n", begin)
-        while index == 0 and not text.startswith("{", header_end - 1):
-            # Tables stand before the first computation; its header is the line that ends with an opening brace.
-            begin = header_end + 1
-            header_end = text.find("\n", begin)
+        if index == 0 and not text.startswith("{", header_end - 1):
+            # Tables stand before the first computation.
+            first = _HEADER_LINES.search(text, header_end)
+            assert first is not None
+            begin, header_end = first.start() + 1, first.end()
         header = _HEADER_LINE.match(text, begin, header_end)
         assert header is not None
         end = close + 2
@@ -253,12 +260,11 @@ class CertainComputations(Sequence[ComputationOutline]):
 
 def _tables_are_known(source: SourceText, found: ModuleOutline, header_end: int, first: int) -> bool:
     """Reads the tables between the header and the first computation; False if something else stands there."""
-    masked = mask(source.text[header_end:first], source, header_end)
-    if masked.strip(" \n"):
-        end = _read_tables(masked, 0)
-        if end <= 0 or masked[end:].strip(" \n"):
+    between = source.text[header_end:first]
+    if between.strip(" \n"):
+        if _PRINTED_TABLES.fullmatch(between) is None:
             return False
-        found.tables_span = Span(header_end, header_end + end)
+        found.tables_span = Span(header_end, first)
     return True
 
 
@@ -335,9 +341,8 @@ def _read_tables(masked: str, position: int) -> int:
         table = _TABLE_NAME.match(masked, position)
         if table is None or table.group(1) != expected:
             return -position
-        position = table.end()
-        while (row := _TABLE_ROW.match(masked, position)) is not None:
-            position = row.end()
+        rows = _TABLE_ROWS.match(masked, table.end())
+        position = rows.end() if rows is not None else table.end()
     return position
 
 
