@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hlo_cp2ag.ir.attributes import DeviceGroups
+from hlo_cp2ag.ir.device_groups import DeviceGroups
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
 from hlo_cp2ag.ir.source import HloSyntaxError
 from hlo_cp2ag.lowering.call_graph import Call, CallGraph

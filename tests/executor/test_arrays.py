@@ -258,3 +258,23 @@ def test_large_convolutions_are_split() -> None:
     windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.int32), (5, 5), axis=(2, 3))
     expected = np.einsum("lbxyfij,ijfo->lbxyo", windows, kernel.astype(np.int32), optimize=True).astype(np.int8)
     assert np.array_equal(together, expected)
+
+
+@pytest.mark.parametrize("size", [5, 7, 16, 300])
+def test_a_sort_by_no_order_loses_nothing(size: int) -> None:
+    """x * y > y * y is no order: XLA's result is unspecified, but a permutation of the input."""
+    text = f"""HloModule m
+c {{
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  d = f32[] multiply(x, y)
+  e = f32[] multiply(y, y)
+  ROOT q = pred[] compare(d, e), direction=GT
+}}
+ENTRY e {{
+  b = f32[{size}] parameter(0)
+  ROOT r = f32[{size}] sort(b), dimensions={{0}}, to_apply=c
+}}
+"""
+    values = np.random.default_rng(3).standard_normal(size).astype(np.float32)
+    assert sorted(compute(text, values[np.newaxis]).tolist()) == sorted(values.tolist())

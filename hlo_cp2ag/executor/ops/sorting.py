@@ -229,6 +229,9 @@ def merge_order(context: Context, computation: Computation, operands: Sequence[A
             open_ = low < high
             low, high = np.where(open_ & before, probe + 1, low), np.where(open_ & ~before, probe, high)
         target = begin + np.where(is_left, place - begin, place - middle) + low
+        if not np.array_equal(np.sort(target, axis=1), np.broadcast_to(place, target.shape)):
+            # The comparator is no order, so that places collide: any order will do, but nothing may be lost.
+            target = np.argsort(np.argsort(target, axis=1, kind="stable"), axis=1, kind="stable")
         merged = np.empty_like(order)
         np.put_along_axis(merged, target, order, axis=1)
         order = merged
