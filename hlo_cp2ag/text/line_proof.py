@@ -8,6 +8,7 @@ themselves.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hlo_cp2ag.text import side_process
@@ -18,6 +19,7 @@ _NAME_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 _RAW_CONFIG = re.compile(
     r"backend_config=\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}[^{}\n]*)*\}[^{}\n]*)*\}"
 )
+_ESCAPES_NO_QUOTE = re.compile(rb"\\[^\"']")
 _FLAT_CONFIG = re.compile(r"backend_config=\{[^{}\"\n]*\}")
 _STRUCTURE = b"{}()[]%=,\"'/*\r\t\n"
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
@@ -40,15 +42,20 @@ class LineProof:
     """The brackets that no neighbour on their line closes, and every line end."""
 
 
-def prove_lines(text: str, data: bytes, start: int = 0) -> LineProof | None:
+def prove_lines(
+    text: str, data: bytes, start: int = 0, meanwhile: Callable[[], None] | None = None
+) -> LineProof | None:
     """The proof for a text from the line end at `start` on; `data` is the same text, one byte a character.
 
-    None unless it is certain that no string and no comment hides or makes structure.
+    None unless it is certain that no string and no comment hides or makes structure. `meanwhile` is other work on the
+    same text, done while a second process is busy with the proof.
     """
     structure = side_process.start(lambda: _structure(data, start > 0), len(data))
     names = LINE_HEADS.findall(text, start)
     bad_name = "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS)
     fine = not bad_name and _only_heads_assign(text, start, len(names))
+    if meanwhile is not None:
+        meanwhile()
     found = structure()
     if not fine or not found:
         return None
@@ -61,12 +68,10 @@ def _structure(data: bytes, has_header: bool) -> bytes:
 
     `has_header` says that the first line is a module's header, which may hold anything and is read on its own.
     """
-    backslashes = data.count(b"\\")
     kept = _NOT_STRUCTURE
-    if backslashes:
-        # Where each one escapes a quote, that can be seen in what is left, a tenth of the text.
-        quotes = data.count(b'\\"')
-        if backslashes == quotes or backslashes == quotes + data.count(b"\\'"):
+    if b"\\" in data:
+        if _ESCAPES_NO_QUOTE.search(data) is None:
+            # Each one escapes a quote: that can be seen in what is left, a tenth of the text.
             kept = _NOT_STRUCTURE_OR_BACKSLASH
         else:
             data = data.replace(b"\\\\", b"").replace(b'\\"', b"")

@@ -108,10 +108,15 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
     except HloSyntaxError:
         return None  # it may run over several lines; the scanned way says what is wrong if anything is
     # The header's frontend attributes may hold anything between braces: the proof begins behind it.
-    proof = prove_lines(text, source.data or text.encode("latin-1", "replace"), header_end)
+    headers: list[str] = []
+    proof = prove_lines(
+        text,
+        source.data or text.encode("latin-1", "replace"),
+        header_end,
+        lambda: headers.extend(_HEADER_LINES.findall(text, header_end)),
+    )
     if proof is None:
         return None
-    headers = _HEADER_LINES.findall(text, header_end)
     distinct = set(proof.names)
     if not headers or not _each_line_has_its_place(text, header_end, proof, distinct, len(headers)):
         return None
