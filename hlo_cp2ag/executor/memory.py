@@ -16,6 +16,7 @@ from hlo_cp2ag.executor.interpreter import Execution
 from hlo_cp2ag.executor.ops.collectives import permute_map
 from hlo_cp2ag.executor.plan import Plan, Step
 from hlo_cp2ag.executor.values import Token, Value, array_shape_of
+from hlo_cp2ag.executor.working_room import working_room
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import Shape, TupleShape
@@ -213,8 +214,9 @@ class _Estimate:
         if opcode == "iota":
             extra = 16 * _line(instruction)
         elif opcode not in _VIEWS and opcode != "constant":
-            # Computing in a wider type, or gathering before the result is laid out, takes a second or third copy.
-            extra = 2 * size_of(instruction.shape, fill(instruction.shape, differs), execution.lanes)
+            shapes = execution.operand_shapes(instruction)
+            room = working_room(instruction, tuple(shapes), size_of(instruction.shape, False, 1))
+            extra = room * (execution.lanes if differs else 1)
         return _Answer(fill(instruction.shape, differs), extra)
 
     def _while(self, instruction: Instruction, state: Flags) -> _Answer:

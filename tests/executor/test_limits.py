@@ -98,6 +98,37 @@ def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
     assert taken() < 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("parameters", "instruction"),
+    [
+        (["f32[300000]"], "f32[300000] erf(p0)"),
+        (["bf16[300000]"], "bf16[300000] logistic(p0)"),
+        (["bf16[300000]", "bf16[300000]"], "bf16[300000] add(p0, p1)"),
+        (["c64[300000]", "c64[300000]"], "c64[300000] power(p0, p1)"),
+        (["c64[300000]", "c64[300000]"], "c64[300000] divide(p0, p1)"),
+        (["s8[500,500]", "s8[500,500]"], "s8[500,500] dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+        (["c64[512,512]"], "c64[512,512] fft(p0), fft_type=FFT, fft_length={512,512}"),
+        (
+            ["f32[100]", "s32[300000]"],
+            "f32[300000] gather(p0, p1), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, "
+            "index_vector_dim=1, slice_sizes={1}",
+        ),
+        (
+            ["bf16[4,64,64,16]", "bf16[3,3,16,16]"],
+            "bf16[4,62,62,16] convolution(p0, p1), window={size=3x3}, dim_labels=b01f_01io->b01f",
+        ),
+    ],
+    ids=lambda value: value.split("(")[0].replace("[", " ").split()[-1] if isinstance(value, str) else "",
+)
+def test_a_run_takes_no_more_than_was_estimated(peak: Peak, parameters: list[str], instruction: str) -> None:
+    given = "".join(f"  p{n} = {shape} parameter({n})\n" for n, shape in enumerate(parameters))
+    module = parse(f"ENTRY e {{\n{given}  ROOT r = {instruction}\n}}\n")
+    tracemalloc.reset_peak()
+    run(module, seed=1)
+    with pytest.raises(ExecutionError, match="--max-memory"):
+        run(module, seed=1, max_memory=taken() - 1_000_000)
+
+
 def test_making_random_inputs_takes_little_besides(peak: Peak) -> None:
     run(parse(PASSED_ON), num_partitions=8, max_memory=130_000_000)
     assert taken() < 140_000_000
