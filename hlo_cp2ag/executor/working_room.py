@@ -45,6 +45,10 @@ def working_room(instruction: Instruction, operands: tuple[Shape, ...], size: in
         room += 16 * max(shape.element_count for shape in (result, *given)) + 16 * result.element_count
     elif opcode in ("gather", "scatter"):
         room += 32 * given[1].element_count
+    elif opcode == "reduce":
+        room += sum(shape.element_count * max(3, 2 * dtype_of(shape.element_type).itemsize) for shape in given)
+    elif opcode == "reduce-window" and kind.itemsize == 2:
+        room += 16 * given[0].element_count
     elif kind.kind == "c":
         room = max(room, result.element_count * _COMPLEX.get(opcode, 56) * kind.itemsize // 8)
     elif opcode in _FUNCTIONS:

@@ -113,6 +113,9 @@ def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
             "f32[300000] gather(p0, p1), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, "
             "index_vector_dim=1, slice_sizes={1}",
         ),
+        (["f32[2000,1500]", "f32[]"], "f32[2000] reduce(p0, p1), dimensions={1}, to_apply=sum_f32"),
+        (["s8[900,1000]", "s8[]"], "s8[1000] reduce(p0, p1), dimensions={0}, to_apply=sum_s8"),
+        (["bf16[1000,1000]", "bf16[]"], "bf16[998,998] reduce-window(p0, p1), window={size=3x3}, to_apply=sum_bf16"),
         (
             ["bf16[4,64,64,16]", "bf16[3,3,16,16]"],
             "bf16[4,62,62,16] convolution(p0, p1), window={size=3x3}, dim_labels=b01f_01io->b01f",
@@ -122,7 +125,11 @@ def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
 )
 def test_a_run_takes_no_more_than_was_estimated(peak: Peak, parameters: list[str], instruction: str) -> None:
     given = "".join(f"  p{n} = {shape} parameter({n})\n" for n, shape in enumerate(parameters))
-    module = parse(f"ENTRY e {{\n{given}  ROOT r = {instruction}\n}}\n")
+    sums = "".join(
+        f"sum_{t} {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT s = {t}[] add(a, b)\n}}\n\n"
+        for t in ("f32", "s8", "bf16")
+    )
+    module = parse(f"{sums}ENTRY e {{\n{given}  ROOT r = {instruction}\n}}\n")
     tracemalloc.reset_peak()
     run(module, seed=1)
     with pytest.raises(ExecutionError, match="--max-memory"):
