@@ -18,6 +18,7 @@ Devices of one program are taken to compute the same bits from the same bits. Wh
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -358,20 +359,7 @@ class Uniformity:
 
     def _call(self, instruction: Instruction, path: Path) -> Steps[Need]:
         """The result of a call, a fusion or an async-start: the called root, with operands in place of parameters."""
-        need = 0
-        for called in self._graph.calls(instruction):
-            inner: Need = yield Depends(*origin_of(root_of(called.computation), path))
-            if isinstance(inner, Varies):
-                return inner
-            for leaf in self._leaves(called.computation, inner):
-                operand = operand_of(instruction, leaf.parameter)
-                if operand is None:
-                    return written_out(instruction)
-                more: Need = yield Depends(*origin_of(operand, leaf.path))
-                if isinstance(more, Varies):
-                    return more
-                need |= more
-        return need
+        return self._called_results(instruction, path, lambda called, leaf: leaf.parameter)
 
     def _conditional(self, instruction: Instruction, path: Path) -> Steps[Need]:
         """A conditional's result: the predicate, and each branch's result of that branch's operand."""
@@ -381,12 +369,20 @@ class Uniformity:
         need: Need = yield Depends(*origin_of(predicate, ()))
         if isinstance(need, Varies):
             return need
+        branches: Need = yield from self._called_results(instruction, path, lambda called, leaf: called.position + 1)
+        return branches if isinstance(branches, Varies) else need | branches
+
+    def _called_results(
+        self, instruction: Instruction, path: Path, position: Callable[[Call, Leaf], int]
+    ) -> Steps[Need]:
+        """The roots of all that an instruction calls; `position` says which operand a leaf of a parameter is from."""
+        need = 0
         for called in self._graph.calls(instruction):
             inner: Need = yield Depends(*origin_of(root_of(called.computation), path))
             if isinstance(inner, Varies):
                 return inner
             for leaf in self._leaves(called.computation, inner):
-                operand = operand_of(instruction, called.position + 1)
+                operand = operand_of(instruction, position(called, leaf))
                 if operand is None:
                     return written_out(instruction)
                 more: Need = yield Depends(*origin_of(operand, leaf.path))

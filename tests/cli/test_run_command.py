@@ -582,8 +582,9 @@ MODULES: dict[str, tuple[str, list[str], str]] = {
     "outside_the_grid": (
         RING,
         ["--num-partitions", "2", "--quiet"],
-        "m.hlo:6:4: error: the pair {1,2} names an id that is not among the 2 of the grid 1 x 2\n"
-        "    %cp = s32[2]{0} collective-permute(%x), channel_id=1, source_target_pairs={{0,1},{1,2},{2,3}}\n     ^\n"
+        "m.hlo:6:77: error: the pair {1,2} names an id that is not among the 2 of the grid 1 x 2\n"
+        "    %cp = s32[2]{0} collective-permute(%x), channel_id=1, source_target_pairs={{0,1},{1,2},{2,3}}\n"
+        "  " + " " * 76 + "^\n"
         "  hint: the grid is replica_count 1 (default), num_partitions 2 (flag); --replica-count and --num-partitions set"
         " it\n",
     ),

@@ -253,16 +253,18 @@ def permute_map(context: Context, instruction: Instruction) -> Array:
         mode = "flattened_id" if neuron else group_mode(instruction)
         axes = {"cross_replica": grid.replica_count, "cross_partition": grid.num_partitions}
         size = axes.get(mode, grid.device_count)
+        written = instruction.attribute_text("source_target_pairs")
+        span = written.value_span if written is not None else None
         sources: set[int] = set()
         targets: set[int] = set()
         received = np.full(grid.device_count, -1)
         for source, target in pairs:
             if not (0 <= source < size and 0 <= target < size):
                 raise instruction.error(
-                    f"the pair {{{source},{target}}} names an id that is not among the {size} of the grid {grid}"
+                    f"the pair {{{source},{target}}} names an id that is not among the {size} of the grid {grid}", span
                 )
             if not neuron and (source in sources or target in targets):
-                raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target")
+                raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target", span)
             sources.add(source)
             targets.add(target)
             if mode == "cross_replica":
