@@ -67,9 +67,6 @@ TOLERANCE = {"moves": 0, "arithmetic": 1, "transcendental": 4, "sums": 4}
 LOOSER = {"pipeline_gpipe_grad": 17}
 """Programs that lose digits: its gradients are small differences of sums."""
 
-NOT_YET: frozenset[str] = frozenset()
-"""Opcodes of the corpus that the executor may still lack; cases that need one of them are skipped with its name."""
-
 
 def cases(folder: str) -> list[Any]:
     root = CORPUS / folder
@@ -160,9 +157,7 @@ def hold_against(outputs: list[Array], expected: list[Array], module: HloModule,
 @pytest.mark.parametrize("path", cases("jax"))
 def test_jax(path: Path) -> None:
     module = load(path)
-    lacking = missing(module)
-    if lacking:
-        pytest.skip("not there yet: " + ", ".join(lacking))
+    assert not missing(module)
     meta = json.loads((path.parent / "meta.json").read_text())
     grid = (meta["replica_count"], meta["num_partitions"])
     outputs = run(module, arrays(path.parent / "inputs.npz"), *grid, checked=True)
@@ -190,9 +185,7 @@ def test_stablehlo_collectives(path: Path) -> None:
 def test_stablehlo(path: Path) -> None:
     """Compared as each meta.json says: eq, close (units in the last place), almost_eq (absolute tolerance)."""
     module = load(path)
-    lacking = missing(module)
-    if lacking:
-        pytest.skip("not there yet: " + ", ".join(lacking))
+    assert not missing(module)
     meta = json.loads((path.parent / "meta.json").read_text())
     outputs = run(module, arrays(path.parent / "inputs.npz"), checked=True)
     expected = arrays(path.parent / "expected.npz")
@@ -215,12 +208,3 @@ def test_stablehlo(path: Path) -> None:
 
 def _wide(x: Array) -> Array:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
-
-
-@NO_CORPUS
-def test_what_is_not_there_yet_is_listed() -> None:
-    lacking: set[str] = set()
-    for folder in ("jax", "stablehlo", "stablehlo_collectives"):
-        for path in sorted((CORPUS / folder).glob("*/*.hlo")):
-            lacking.update(missing(load(path)))
-    assert lacking <= NOT_YET
