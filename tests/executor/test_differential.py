@@ -388,22 +388,26 @@ def hold_against_xla(judge: Judge, case: Case) -> None:
         agree(np.ascontiguousarray(a), b, case)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_op_agrees_with_xla(judge: Judge, name: str) -> None:
-    @settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+def hold_often(
+    judge: Judge, maker: Callable[[Draw], Case], hold: Callable[[Judge, Case], None], examples: int, fixed: bool
+) -> None:
+    """Random cases of one op, held against XLA; the same ones every time if `fixed`."""
+
+    @settings(max_examples=examples, deadline=None, derandomize=fixed, database=None,
+              suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        hold_against_xla(judge, CASES[name](data.draw))
+        hold(judge, maker(data.draw))
 
     check()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_op_agrees_with_xla(judge: Judge, name: str) -> None:
+    hold_often(judge, CASES[name], hold_against_xla, 12, fixed=True)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_op_agrees_with_xla_often(judge: Judge, name: str) -> None:
-    @settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        hold_against_xla(judge, CASES[name](data.draw))
-
-    check()
+    hold_often(judge, CASES[name], hold_against_xla, 150, fixed=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hlo_cp2ag.ir.element_types import dtype_of
@@ -17,7 +16,7 @@ from hlo_cp2ag.ir.shape import is_complex, is_floating
 
 from ..xla.judge import Judge
 from .support import FLOATS, Array, array, one_op, shape_text
-from .test_differential import Case, Draw, dims, one_of, values
+from .test_differential import Case, Draw, dims, hold_often, one_of, values
 from .test_differential_products import Products, hold
 
 SOME = ("f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2", "s32", "s8", "u8", "s64", "u16", "s4", "pred", "c64")
@@ -290,20 +289,10 @@ CASES = {maker.__name__: maker for maker in (
 
 @pytest.mark.parametrize("name", CASES)
 def test_op_agrees_with_xla(judge: Judge, name: str) -> None:
-    @settings(max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        hold(judge, CASES[name](data.draw))
-
-    check()
+    hold_often(judge, CASES[name], hold, 15, fixed=True)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_op_agrees_with_xla_often(judge: Judge, name: str) -> None:
-    @settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        hold(judge, CASES[name](data.draw))
-
-    check()
+    hold_often(judge, CASES[name], hold, 200, fixed=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hlo_cp2ag.ir.element_types import dtype_of
@@ -18,7 +17,7 @@ from hlo_cp2ag.ir.shape import is_complex
 from ..xla.judge import Judge, XlaRefused
 from .support import one_op, run_text, shape_text, tiny
 from .test_corpus import difference, is_number
-from .test_differential import Case, Draw, one_of, values
+from .test_differential import Case, Draw, hold_often, one_of, values
 
 FLOATS = ("f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2")
 INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
@@ -210,20 +209,10 @@ CASES = {maker.__name__: maker for maker in (dot, convolution, fft, triangular_s
 
 @pytest.mark.parametrize("name", CASES)
 def test_op_agrees_with_xla(judge: Judge, name: str) -> None:
-    @settings(max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        hold(judge, CASES[name](data.draw))
-
-    check()
+    hold_often(judge, CASES[name], hold, 15, fixed=True)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_op_agrees_with_xla_often(judge: Judge, name: str) -> None:
-    @settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        hold(judge, CASES[name](data.draw))
-
-    check()
+    hold_often(judge, CASES[name], hold, 200, fixed=False)

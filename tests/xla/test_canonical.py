@@ -18,6 +18,7 @@ import hlo_cp2ag
 
 from .judge import Judge
 from .layout_modules import non_row_major_modules
+from .test_corpus_runs import REFUSED
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures"
@@ -229,20 +230,14 @@ def test_scheduled_variadic_permutes(judge: Judge, count: int, pairs: str) -> No
 # --------------------------------------------------------------------------------------------------------------------
 # Modules from elsewhere
 
-REASONS = {
-    "channel_id_largest": "no channel id is left for a gather",
-    "pairs_duplicate_sources": "refused, as XLA's verifier does",
-    "pairs_duplicate_targets": "refused, as XLA's verifier does",
-    "pairs_negative": "refused, as XLA's verifier does",
-    "pairs_outside_grid": "refused, as XLA's verifier does",
-}
 VARIADIC = re.compile(r" collective-permute\(%[^%()]*%")
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("hand/*.hlo")), ids=lambda path: path.stem)
+HAND_WRITTEN = [path for path in sorted(FIXTURES.glob("hand/*.hlo")) if path.stem not in REFUSED]
+
+
+@pytest.mark.parametrize("path", HAND_WRITTEN, ids=lambda path: path.stem)
 def test_hand_written_fixtures(judge: Judge, path: Path) -> None:
-    if path.stem in REASONS:
-        pytest.skip(REASONS[path.stem])
     text = path.read_bytes().decode()
     replicas, partitions = COUNTS.get(path.stem, (None, None))
     result = hlo_cp2ag.rewrite(hlo_cp2ag.parse(text), replica_count=replicas, num_partitions=partitions)
