@@ -57,6 +57,15 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     return size
 
 
+def _sum_in_one_order() -> None:
+    """Keeps matrix products in one thread: numpy's BLAS splits sums by the number of threads, and rounds otherwise.
+
+    To be called before numpy is imported.
+    """
+    for name in ("OPENBLAS_NUM", "MKL_NUM", "OMP_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"):
+        os.environ[f"{name}_THREADS"] = "1"
+
+
 @click.command(
     "run",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -151,6 +160,7 @@ def command(
     IN defaults to - (stdin). Device = replica * num_partitions + partition. Nothing runs unless every opcode is
     supported and every shape fits.
     """
+    _sum_in_one_order()
     show = show or (outputs_path is None and not as_json)
     _refuse_conflicts(in_path, inputs_path, outputs_path, show, as_json)
     data = files.read_bytes(in_path)

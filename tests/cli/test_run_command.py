@@ -727,6 +727,23 @@ def test_what_is_loaded(folder: Path) -> None:
     assert loaded.isdisjoint({"rich", "jax"})
 
 
+def test_sums_do_not_depend_on_the_number_of_threads(folder: Path) -> None:
+    (folder / "dot.hlo").write_text(
+        "ENTRY e {\n  a = f32[700,1500] parameter(0)\n  b = f32[1500,900] parameter(1)\n"
+        "  ROOT r = f32[700,900] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    written = []
+    for threads in ("1", "2"):
+        subprocess.run(
+            [sys.executable, "-m", "hlo_cp2ag", "run", "dot.hlo", "--seed", "1", "-o", f"{threads}.npz"],
+            cwd=folder,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
+            check=True,
+        )
+        written.append((folder / f"{threads}.npz").read_bytes())
+    assert written[0] == written[1]
+
+
 # ---- on a terminal ---------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,12 @@ FUNCTIONS: dict[str, tuple[Any, float, float]] = {
     "asinh": (np.arcsinh, -1e3, 1e3),
     "acosh": (np.arccosh, 1, 1e3),
     "atanh": (np.arctanh, -0.999, 0.999),
+    "erf": (np.vectorize(math.erf, otypes=[LONG]), -6, 6),  # exact to less than one unit of f64
 }
-TYPES = ("f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "f8e3m4")
+TYPES = (
+    *("f64", "f32", "f16", "bf16"),
+    *("f8e3m4", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e5m2", "f8e5m2fnuz"),
+)
 
 
 def rounded(exact: Array, element_type: str) -> Array:

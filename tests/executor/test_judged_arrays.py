@@ -79,3 +79,40 @@ def test_xla(name: str, judge: Judge) -> None:
     assert np.array_equal(result[0], case.xla, equal_nan=case.xla.dtype.kind == "f"), (
         f"XLA has changed its answer: {result[0]}"
     )
+
+
+INFINITE_WEIGHTS = {
+    "infinite_weight_over_padding_f32": Judged(
+        "StableHLO pads with zeros, and 0 x infinity is NaN; XLA's CPU agrees for f32",
+        one_op("f32[1,1,3]", "convolution", ["f32[1,1,3]", "f32[1,1,3]"], "window={size=3 pad=1_1}, dim_labels=bf0_oi0->bf0"),
+        (array("f32", [[[1, 2, 3]]]), array("f32", [[[np.inf, 1, 1]]])),
+        array("f32", [[[np.nan, np.inf, np.inf]]]), array("f32", [[[np.nan, np.inf, np.inf]]]),
+    ),
+    "infinite_weight_over_padding_f64": Judged(
+        "StableHLO pads with zeros, and 0 x infinity is NaN; XLA's CPU passes over the padding for f64",
+        one_op("f64[1,1,3]", "convolution", ["f64[1,1,3]", "f64[1,1,3]"], "window={size=3 pad=1_1}, dim_labels=bf0_oi0->bf0"),
+        (array("f64", [[[1, 2, 3]]]), array("f64", [[[np.inf, 1, 1]]])),
+        array("f64", [[[np.nan, np.inf, np.inf]]]), array("f64", [[[3, np.inf, np.inf]]]),
+    ),
+    "infinite_weight_over_holes": Judged(
+        "StableHLO fills the holes with zeros, and 0 x infinity is NaN; XLA's CPU passes over them",
+        one_op("f32[1,1,3]", "convolution", ["f32[1,1,3]", "f32[1,1,3]"],
+               "window={size=3 lhs_dilate=2}, dim_labels=bf0_oi0->bf0"),
+        (array("f32", [[[1, 2, 3]]]), array("f32", [[[np.inf, 1, 1]]])),
+        array("f32", [[[np.inf, np.nan, np.inf]]]), array("f32", [[[np.inf, 2, np.inf]]]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INFINITE_WEIGHTS)
+def test_infinite_weights_here(name: str) -> None:
+    """The sign of the NaN that 0 x infinity makes is the processor's, so that only its place is held."""
+    case = INFINITE_WEIGHTS[name]
+    assert np.array_equal(compute(case.text, *case.args), case.right, equal_nan=True), case.why
+
+
+@pytest.mark.parametrize("name", INFINITE_WEIGHTS)
+def test_infinite_weights_on_xla(name: str, judge: Judge) -> None:
+    case = INFINITE_WEIGHTS[name]
+    (result,) = judge.run(case.text, 1, 1, [x[np.newaxis] for x in case.args], how="recompile")
+    assert np.array_equal(result[0], case.xla, equal_nan=True), f"XLA has changed its answer: {result[0]}"
