@@ -12,10 +12,22 @@ from hlo_cp2ag.executor.values import array_shape_of
 from hlo_cp2ag.ir.attributes import Window
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.ir.shape import Shape, TupleShape, leaves
+from hlo_cp2ag.ir.shape import Shape, TupleShape, is_floating, leaves
 
 _REAL = {"erf": 48, "logistic": 40, "power": 32, "atan2": 24, "rsqrt": 24}
+"""Bytes for each element of a function of real numbers; 16 where it is not here."""
+_REPEATED = {
+    "clamp": 28,
+    "reduce-precision": 32,
+    "count-leading-zeros": 32,
+    "triangular-solve": 32,
+    "cholesky": 24,
+    "convert": 36,
+    "compare": 32,
+}
+"""Bytes for each element of ops in several steps, each of which makes an array; convert where a float becomes an integer, compare in total order."""
 _COMPLEX = {"power": 96, "rsqrt": 80, "add": 16, "subtract": 16, "multiply": 32}
+"""Bytes for each c64 element, twice as many for c128; 56 where it is not here."""
 _FUNCTIONS = frozenset(
     (
         *("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "tan", "sine", "cosine"),
@@ -49,6 +61,8 @@ def working_room(instruction: Instruction, operands: tuple[Shape, ...], size: in
         room += sum(shape.element_count * max(3, 2 * dtype_of(shape.element_type).itemsize) for shape in given)
     elif opcode == "reduce-window" and kind.itemsize == 2:
         room += 16 * given[0].element_count
+    elif opcode in _REPEATED and _takes_steps(instruction, kind.kind, given[0].element_type):
+        room = max(room, result.element_count * _REPEATED[opcode] * max(1, kind.itemsize // 8))
     elif kind.kind == "c":
         room = max(room, result.element_count * _COMPLEX.get(opcode, 56) * kind.itemsize // 8)
     elif opcode in _FUNCTIONS:
@@ -56,3 +70,11 @@ def working_room(instruction: Instruction, operands: tuple[Shape, ...], size: in
     elif kind.itemsize < 4:
         room += 8 * result.element_count
     return room
+
+
+def _takes_steps(instruction: Instruction, result_kind: str, operand_type: str) -> bool:
+    if instruction.opcode == "convert":
+        return result_kind in "iu" and is_floating(operand_type)
+    if instruction.opcode == "compare":
+        return "TOTALORDER" in str(instruction.attribute("type", ""))
+    return True

@@ -107,6 +107,12 @@ def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
         (["c64[300000]", "c64[300000]"], "c64[300000] power(p0, p1)"),
         (["c64[300000]", "c64[300000]"], "c64[300000] divide(p0, p1)"),
         (["s8[500,500]", "s8[500,500]"], "s8[500,500] dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+        (["f32[300000]"], "s8[300000] convert(p0)"),
+        (["bf16[300000]", "bf16[300000]"], "pred[300000] compare(p0, p1), direction=LT, type=TOTALORDER"),
+        (["bf16[300000]", "bf16[300000]", "bf16[300000]"], "bf16[300000] clamp(p0, p1, p2)"),
+        (["f32[300000]"], "f32[300000] reduce-precision(p0), exponent_bits=5, mantissa_bits=10"),
+        (["s32[300000]"], "s32[300000] count-leading-zeros(p0)"),
+        (["f32[700,700]"], "f32[700,700] cholesky(p0), lower=true"),
         (["c64[512,512]"], "c64[512,512] fft(p0), fft_type=FFT, fft_length={512,512}"),
         (
             ["f32[100]", "s32[300000]"],
