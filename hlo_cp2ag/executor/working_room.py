@@ -25,7 +25,10 @@ _REPEATED = {
     "convert": 36,
     "compare": 32,
 }
-"""Bytes for each element of ops in several steps, each of which makes an array; convert where a float becomes an integer, compare in total order."""
+"""Bytes for each element of ops in several steps, each of which makes an array.
+
+convert where a float becomes an integer, compare in total order.
+"""
 _COMPLEX = {"power": 96, "rsqrt": 80, "add": 16, "subtract": 16, "multiply": 32}
 """Bytes for each c64 element, twice as many for c128; 56 where it is not here."""
 _FUNCTIONS = frozenset(
