@@ -90,6 +90,15 @@ def test_empty_pairs_are_pairs() -> None:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
+def test_tuples_that_double_are_refused_before_they_fill_the_memory(peak: Peak) -> None:
+    lines = "".join(f"  t{n + 1} = tuple(t{n}, t{n})\n" for n in range(40))
+    text = f"ENTRY e {{\n  t0 = f32[2] parameter(0)\n{lines}  ROOT r = get-tuple-element(t40), index=0\n}}\n"
+    with pytest.raises(HloSyntaxError, match="tuple: makes a tuple of more than 262,144 arrays") as caught:
+        run(parse(text))
+    assert caught.value.line == 21  # t19 has 524,288
+    assert taken() < 400_000_000
+
+
 def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
     message = "the random arguments of 8 devices take 128,000,000 bytes of memory, the most at parameter 'p'"
     with pytest.raises(ExecutionError, match=message) as caught:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from hlo_cp2ag.ir.shape import ArrayShape, Shape, TupleShape, compatible, is_floating
+from itertools import islice
+
+from hlo_cp2ag.ir.shape import ArrayShape, Shape, TupleShape, compatible, is_floating, leaves
 
 from .arrays import array, flags, is_scalar, text, with_dynamic
 from .query import Program, Query
 
 TOKEN = ArrayShape("token")
+_MOST_LEAVES = 1 << 18
+"""Arrays in a tuple whose shape the text leaves out; nobody means more."""
 
 
 def same_as_operand(query: Query) -> Shape:
@@ -26,8 +30,11 @@ def device_number(query: Query) -> Shape:
 
 
 def tuple_(query: Query) -> Shape:
-    """The operands' shapes."""
-    return TupleShape(query.operands)
+    """The operands' shapes. Tuples of tuples double with every line, so that their arrays are counted."""
+    shape = TupleShape(query.operands)
+    if next(islice(leaves(shape), _MOST_LEAVES, None), None) is not None:
+        query.refuse(f"makes a tuple of more than {_MOST_LEAVES:,} arrays")
+    return shape
 
 
 def get_tuple_element(query: Query) -> Shape:
