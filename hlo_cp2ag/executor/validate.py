@@ -34,7 +34,7 @@ def validate(context: Context, index: ModuleIndex, entry: Computation) -> int:
     for computation in order:
         index.parameters(computation)
         for node in index.nodes(computation):
-            _check(context, index, node)
+            check_instruction(context, index, node)
     return depth
 
 
@@ -78,7 +78,8 @@ def _calls(index: ModuleIndex, computation: Computation) -> Iterator[tuple[Instr
             yield node.instruction, called
 
 
-def _check(context: Context, index: ModuleIndex, node: Node) -> None:
+def check_instruction(context: Context, index: ModuleIndex, node: Node) -> None:
+    """Raise HloSyntaxError if no run could do an instruction: see `validate`."""
     instruction = node.instruction
     if instruction.opcode == "parameter":
         _refuse_shape(context, instruction)

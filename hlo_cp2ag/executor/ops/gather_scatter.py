@@ -50,14 +50,25 @@ def along(size: int, axis: int, rank: int) -> Array:
 # ---- gather ----------------------------------------------------------------------------------------------------------
 
 
-@op("gather")
-def gather(context: Context, instruction: Instruction, x: Array, indices: Array) -> Array:
-    """Semantics: XLA operation semantics, Gather: one slice of `slice_sizes` for each index vector.
+@dataclass(frozen=True)
+class GatherPlaces:
+    """Where a gather finds its elements."""
 
-    Starts are clamped so that slices lie inside. Operand dimensions that are neither collapsed nor batching become
-    `offset_dims` of the result; dimensions that are taken whole are copied in one piece.
-    """
-    shape, x = array_shape(instruction), keep_type(context, instruction, x)
+    part: list[int]
+    """Operand dimensions of which not everything is taken, in order."""
+    whole: list[int]
+    """The others."""
+    flat: Array
+    """`[1 or lanes, *batch, *offsets]`: row-major places in the operand's `part` dimensions."""
+    order: list[int]
+    """Dimension i of the result is dimension `order[i]` of `[*batch, *offsets, *whole]`."""
+
+
+def gather_places(
+    context: Context, instruction: Instruction, dimensions: Sequence[int], indices: Array
+) -> GatherPlaces:
+    """The places for an operand of the given sizes; the result has elements."""
+    shape = array_shape(instruction)
     sizes = integers(instruction, "slice_sizes")
     mapped = integers(instruction, "start_index_map")
     batching = integers(instruction, "operand_batching_dims")
@@ -66,9 +77,7 @@ def gather(context: Context, instruction: Instruction, x: Array, indices: Array)
     vector_dim = integer(instruction, "index_vector_dim")
     columns = index_columns(context, instruction, indices)
     batch = _batch_shape(columns, indices, vector_dim)
-    if 0 in shape.dimensions:
-        return np.zeros((1, *shape.dimensions), x.dtype)
-    limits = [total - size for total, size in zip(x.shape[1:], sizes, strict=True)]
+    limits = [total - size for total, size in zip(dimensions, sizes, strict=True)]
     part = [d for d in range(len(sizes)) if limits[d] or d in dropped]  # where not everything is taken
     whole = [d for d in range(len(sizes)) if d not in part]
     offsets = [d for d in part if d not in dropped]
@@ -84,23 +93,38 @@ def gather(context: Context, instruction: Instruction, x: Array, indices: Array)
             place = along(batch[axis], 1 + axis, rank)
         if d in offsets:
             place = place + along(sizes[d], 1 + len(batch) + offsets.index(d), rank)
-        flat = flat * x.shape[d + 1] + place
+        flat = flat * dimensions[d] + place
     flat = np.broadcast_to(flat, (flat.shape[0], *batch, *(sizes[d] for d in offsets)))
+    order = [0] * shape.rank
+    offset_dims = integers(instruction, "offset_dims")
+    kept = dict(zip((d for d in range(len(sizes)) if d not in dropped), offset_dims, strict=True))
+    batch_dims = [d for d in range(shape.rank) if d not in offset_dims]
+    for axis, target in enumerate([*batch_dims, *(kept[d] for d in (*offsets, *whole))]):
+        order[target] = axis
+    return GatherPlaces(part, whole, flat, order)
+
+
+@op("gather")
+def gather(context: Context, instruction: Instruction, x: Array, indices: Array) -> Array:
+    """Semantics: XLA operation semantics, Gather: one slice of `slice_sizes` for each index vector.
+
+    Starts are clamped so that slices lie inside. Operand dimensions that are neither collapsed nor batching become
+    `offset_dims` of the result; dimensions that are taken whole are copied in one piece.
+    """
+    shape, x = array_shape(instruction), keep_type(context, instruction, x)
+    if 0 in shape.dimensions:
+        return np.zeros((1, *shape.dimensions), x.dtype)
+    places = gather_places(context, instruction, x.shape[1:], indices)
+    part, whole, flat = places.part, places.whole, places.flat
     source = x.transpose(0, *(d + 1 for d in part), *(d + 1 for d in whole))
-    source = source.reshape(x.shape[0], -1, *(sizes[d] for d in whole))
+    source = source.reshape(x.shape[0], -1, *(x.shape[d + 1] for d in whole))
     if flat.shape[0] == 1:
         taken = source.take(flat[0], axis=1)
     elif source.shape[0] == 1:
         taken = source[0].take(flat, axis=0)
     else:
-        taken = source[along(flat.shape[0], 0, rank), flat]
-    order = [0] * (len(shape.dimensions) + 1)
-    offset_dims = integers(instruction, "offset_dims")
-    kept = dict(zip((d for d in range(len(sizes)) if d not in dropped), offset_dims, strict=True))
-    batch_dims = [d for d in range(shape.rank) if d not in offset_dims]
-    for axis, target in enumerate([*batch_dims, *(kept[d] for d in (*offsets, *whole))]):
-        order[target + 1] = axis + 1
-    result: Array = taken.transpose(order)
+        taken = source[along(flat.shape[0], 0, flat.ndim), flat]
+    result: Array = taken.transpose([0, *(axis + 1 for axis in places.order)])
     return result
 
 

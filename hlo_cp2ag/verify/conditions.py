@@ -1,0 +1,71 @@
+"""What a proved site leans on besides the semantics: that all devices arrive, and what backends do with layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo_cp2ag.executor.groups import Groups, axis_groups, group_table
+from hlo_cp2ag.executor.registry import Context, integers
+from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.ir.shape import ArrayShape, element_bits
+from hlo_cp2ag.lowering.uniformity import Arrival
+from hlo_cp2ag.verify.evaluation import is_collective
+from hlo_cp2ag.verify.matching import SiteMatch
+
+
+def conditions(site: SiteMatch, arrival: Arrival, before: Context, after: Context) -> list[str]:
+    """What must hold besides, each as a clause that follows "provided". Raises HloSyntaxError for broken groups."""
+    found: list[str] = []
+    if not arrival.together and _asks_more(site, before, after):
+        found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}")
+    for instruction in site.after_region:
+        found += _of_backend(instruction, after)
+    return list(dict.fromkeys(found))
+
+
+def _meetings(instruction: Instruction, context: Context) -> Groups:
+    """The sets of devices that meet in a collective."""
+    if instruction.opcode.startswith("collective-permute"):
+        return axis_groups(context, instruction)
+    return group_table(context, instruction).groups
+
+
+def _asks_more(site: SiteMatch, before: Context, after: Context) -> bool:
+    """Whether devices meet in the second module that did not in the first."""
+    own = [frozenset(g) for i in _collectives(site.before_region) for g in _meetings(i, before)]
+    new = {frozenset(g) for i in _collectives(site.after_region) for g in _meetings(i, after)}
+    return any(not any(group <= other for other in own) for group in new if len(group) > 1)
+
+
+def _collectives(region: list[Instruction]) -> Iterator[Instruction]:
+    return (i for i in region if is_collective(i.opcode) and i.attribute_text("replica_groups") is not None
+            or i.opcode.startswith("collective-permute") and not i.opcode.endswith("-done"))  # fmt: skip
+
+
+def _of_backend(instruction: Instruction, context: Context) -> Iterator[str]:
+    opcode = instruction.opcode.removesuffix("-start")
+    if opcode not in ("all-gather", "all-to-all", "reduce-scatter"):
+        return
+    for shape in context.operand_shapes(instruction):
+        if not isinstance(shape, ArrayShape):
+            continue
+        if element_bits(shape.element_type) < 8 and shape.element_type != "pred":
+            yield f"the backend's {opcode} {instruction.name} moves packed {shape.element_type} right"
+        dims = integers(instruction, "dimensions")
+        if dims and shape.layout is not None and len(shape.layout.minor_to_major) == shape.rank:
+            if _not_first(shape, dims[0]):
+                yield (
+                    f"a layout pass follows, or the backend's {opcode} {instruction.name} works along dimension {dims[0]}, "
+                    f"which is not the most major one of {shape.to_text()}"
+                )
+
+
+def _not_first(shape: ArrayShape, dim: int) -> bool:
+    """Whether some dimension with more than one place is more major."""
+    assert shape.layout is not None
+    for other in reversed(shape.layout.minor_to_major):
+        if other == dim:
+            return False
+        if shape.dimensions[other] != 1:
+            return True
+    return False

@@ -1,0 +1,248 @@
+"""Checks 1 and 2 over whole modules: computations are paired, callees before callers, and each pair is matched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from hlo_cp2ag.executor.plan import ModuleIndex
+from hlo_cp2ag.ir.module import Computation, HloModule
+from hlo_cp2ag.ir.source import HloError
+from hlo_cp2ag.lowering.uniformity import Arrival, Uniformity
+from hlo_cp2ag.topology.process_grid import ProcessGrid
+from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation
+from hlo_cp2ag.verify.graph import Keys
+from hlo_cp2ag.verify.matching import Difference, Matching, Side
+from hlo_cp2ag.verify.report import Remark, SiteVerdict, UntouchedVerdict
+from hlo_cp2ag.verify.site_proof import place_of, site_verdict
+from hlo_cp2ag.verify.untouched import annotation_differences, header_differences, order_difference
+
+_WORD = re.compile(r"[A-Za-z_][\w.\-]*")
+_MOST_TRIALS = 64
+"""So many computations of the same signature are tried where no name says which one it is."""
+
+Signature = tuple[str, ...]
+
+
+class Proof:
+    """The proof that one module computes what the other one does, as far as it goes."""
+
+    def __init__(
+        self,
+        before: HloModule,
+        after: HloModule,
+        grid: ProcessGrid,
+        profile: str,
+        *,
+        same_constants: bool = False,
+        ignore_nan_payload: bool = False,
+    ) -> None:
+        """`same_constants` says that the second module was made of the first: elided constants of one name are equal."""
+        self.before = before
+        self.after = after
+        self.grid = grid
+        self.profile = profile
+        self.sites: list[SiteVerdict] = []
+        self._same_constants = same_constants
+        self._ignore_nan_payload = ignore_nan_payload
+        self._differences: list[Difference] = []
+        values: dict[tuple[str, str, str], object] = {}
+        table = LeafTable(grid.device_count)
+        self._evaluations = []
+        self._keys = []
+        for module in (before, after):
+            index = ModuleIndex(module)
+            evaluation = ModuleEvaluation(module, index, grid, profile, table, same_constants)
+            self._evaluations.append(evaluation)
+            self._keys.append(Keys(index, values, evaluation.elided_key))
+        self._paired: dict[int, int] = {}
+        """By a computation of the first module: the number that it shares with its counterpart."""
+        self._taken: dict[int, int] = {}
+        """The same by a computation of the second module."""
+        self._by_name: set[str] = set()
+        """Names of computations that are each other's counterparts, nothing in them having been found different."""
+        self._busy: set[int] = set()
+        self._next = 1
+
+    def run(self) -> None:
+        """Fills `sites` and `untouched`. Raises HloSyntaxError where the first module is no module."""
+        self._differences += header_differences(self.before, self.after, self.grid)
+        for computation in self._order():
+            self._class_of_before(computation)
+
+    @property
+    def untouched(self) -> UntouchedVerdict:
+        """Check 1."""
+        remarks = tuple(
+            Remark(
+                d.text,
+                None if d.before is None else place_of(d.before),
+                None if d.after is None else place_of(d.after),
+            )
+            for d in self._differences
+        )
+        if not remarks:
+            return UntouchedVerdict("shown")
+        certain = any(d.certain for d in self._differences)
+        return UntouchedVerdict("failed" if certain else "not shown", remarks)
+
+    # ---- pairs of computations
+
+    def _order(self) -> Iterator[Computation]:
+        """The first module's computations, callees first as far as names tell."""
+        names = self._names_before
+        seen: set[int] = set()
+        for start in self.before.computations:
+            stack = [(start, False)]
+            while stack:
+                computation, is_done = stack.pop()
+                if is_done:
+                    yield computation
+                elif id(computation) not in seen:
+                    seen.add(id(computation))
+                    stack.append((computation, True))
+                    for name in sorted(names & self._words(computation)):
+                        called = self.before.computation(name)
+                        if called is not None and id(called) not in seen:
+                            stack.append((called, False))
+
+    @cached_property
+    def _names_before(self) -> set[str]:
+        return {c.name for c in self.before.computations if c.name}
+
+    def _words(self, computation: Computation) -> set[str]:
+        return set(_WORD.findall(computation.text))
+
+    def _class_of_before(self, computation: Computation) -> int:
+        known = self._paired.get(id(computation))
+        if known is not None:
+            return known
+        if id(computation) in self._busy:  # it calls itself, which no module may
+            return 0
+        self._busy.add(id(computation))
+        self._pair(computation)
+        return self._paired[id(computation)]
+
+    def _class_of_after(self, computation: Computation) -> int:
+        known = self._taken.get(id(computation))
+        # What has no counterpart is like nothing else.
+        return -1 - id(computation) if known is None else known
+
+    def _settle(self, own: Computation, new: Computation | None) -> None:
+        number = self._next
+        self._next += 1
+        if new is not None:
+            number = self._taken.setdefault(id(new), number)
+        self._paired[id(own)] = number
+
+    def _pair(self, computation: Computation) -> None:
+        if computation is self.before.entry:
+            self._match(computation, self.after.entry)
+            return
+        twin = None if computation.is_inline else self.after.computation(computation.name)
+        if twin is not None and twin is not self.after.entry and id(twin) not in self._taken:
+            if self._is_same_text(computation, twin):
+                self._by_name.add(computation.name)
+                self._settle(computation, twin)
+                return
+            if self._signature(0, computation) == self._signature(1, twin):
+                self._match(computation, twin)
+                return
+        self._search(computation)
+
+    def _is_same_text(self, own: Computation, new: Computation) -> bool:
+        """Whether two computations are the same text and every computation that it may name is the same as well."""
+        if own.text != new.text or own.is_entry_marked != new.is_entry_marked or _tail(own) != _tail(new):
+            return False
+        if "{...}" in own.text and not self._same_constants:
+            return False
+        if self.before.inline_computations or self.after.inline_computations:
+            return False
+        return ((self._names_before & self._words(own)) - {own.name}) <= self._by_name
+
+    def _signature(self, which: int, computation: Computation) -> Signature:
+        index = self._evaluations[which].index
+        try:
+            shapes = [p.shape for p in index.parameters(computation)]
+        except HloError:
+            if which == 0:
+                raise
+            return ("broken", str(id(computation)))
+        return tuple(shape.to_text() for shape in (*shapes, computation.root.shape))
+
+    @cached_property
+    def _by_signature(self) -> dict[Signature, list[Computation]]:
+        found: dict[Signature, list[Computation]] = {}
+        for computation in self.after.computations:
+            if computation is not self.after.entry:
+                found.setdefault(self._signature(1, computation), []).append(computation)
+        return found
+
+    def _search(self, computation: Computation) -> None:
+        """Another name: the first computation that is proved to be the same, else the first that may be meant."""
+        fitting = self._by_signature.get(self._signature(0, computation), [])
+        free = [c for c in fitting if id(c) not in self._taken]
+        for candidate in [*free, *(c for c in fitting if id(c) in self._taken)][:_MOST_TRIALS]:
+            matching = self._matched(computation, candidate)
+            if not matching.differences and all(s.disagreement is None and not s.why for s in matching.sites):
+                self._conclude(matching, computation, candidate)
+                return
+        if free:
+            self._match(computation, free[0])
+            return
+        title = computation.name or "written in place"
+        self._differences.append(Difference(f"computation {title} has no counterpart in the second module"))
+        self._settle(computation, None)
+
+    def _match(self, own: Computation, new: Computation) -> None:
+        self._conclude(self._matched(own, new), own, new)
+
+    def _matched(self, own: Computation, new: Computation) -> Matching:
+        sides = [
+            Side(evaluation, computation, keys)
+            for evaluation, computation, keys in zip(self._evaluations, (own, new), self._keys, strict=True)
+        ]
+        matching = Matching(sides[0], sides[1], self._class_of_before, self._class_of_after)
+        matching.run()
+        return matching
+
+    def _conclude(self, matching: Matching, own: Computation, new: Computation) -> None:
+        differences = list(matching.differences)
+        differences += annotation_differences(matching)
+        if _tail(own) != _tail(new):
+            differences.append(Difference(f"the attributes of computation {own.name} differ"))
+        if self._is_scheduled:
+            moved = order_difference(matching)
+            if moved is not None:
+                differences.append(moved)
+        before, after = (e.context for e in self._evaluations)
+        arrival = self._arrival(own) if matching.sites else Arrival(True)
+        verdicts = [
+            site_verdict(matching, site, arrival, before, after, self._ignore_nan_payload) for site in matching.sites
+        ]
+        self.sites += verdicts
+        self._differences += differences
+        self._settle(own, new)
+        if own.name == new.name and not differences and all(v.outcome == "shown" for v in verdicts):
+            self._by_name.add(own.name)
+
+    @cached_property
+    def _is_scheduled(self) -> bool:
+        attribute = self.before.header_attribute("is_scheduled")
+        return attribute is not None and attribute.value_text.strip() == "true"
+
+    @cached_property
+    def _uniformity(self) -> Uniformity:
+        flat = self.profile == "neuron"
+        return Uniformity(
+            self.before, self.grid.replica_count, self.grid.num_partitions, flat_replica_id=flat
+        )
+
+    def _arrival(self, computation: Computation) -> Arrival:
+        return self._uniformity.arrival(computation)
+
+
+def _tail(computation: Computation) -> str:
+    span = computation.attributes_span
+    return "" if span is None else computation.module.text[span.start : span.end].strip()
