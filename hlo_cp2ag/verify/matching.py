@@ -267,10 +267,10 @@ class Matching:
     def _match_by_value(self, deep: bool, lossy: bool) -> bool:
         """Instructions without counterparts whose values are equal, in text order."""
         before, after = self.before, self.after
-        by_shape: dict[str, list[int]] = {}
+        waiting: dict[str, list[int]] = {}
         for place in self._open(after):
             if self._may_be_traced(after, place, deep):
-                by_shape.setdefault(after.instruction(place).shape.to_text(), []).append(place)
+                waiting.setdefault(after.instruction(place).shape.to_text(), []).append(place)
         buckets: dict[str, dict[bytes, list[int]]] = {}
         computed: dict[str, dict[bytes, list[int]]] = {}
         any_settled = False
@@ -283,14 +283,16 @@ class Matching:
             if mark is None or (_lost(before.value(place, deep)) and not lossy):
                 continue
             shape = before.instruction(place).shape.to_text()
-            if shape not in buckets:
-                buckets[shape] = self._by_mark(after, by_shape.get(shape, []), deep)
-            found = buckets[shape].get(mark, [])
+            bucket = buckets.setdefault(shape, {})
+            # What hung on something without counterpart may not any more.
+            waiting[shape] = self._put(bucket, after, waiting.get(shape, []), deep)
+            found = bucket.get(mark, [])
             if not found and not _has_data(before.value(place, deep)):
                 # Zeros may be there already, for other users.
                 if shape not in computed:
                     same = (i for i in self._settled_computed(after) if after.instruction(i).shape.to_text() == shape)
-                    computed[shape] = self._by_mark(after, same, deep)
+                    computed[shape] = {}
+                    self._put(computed[shape], after, same, deep)
                 found = computed[shape].get(mark, [])
             candidates = [other for other in found if self._is_same(place, other, deep)]
             if not lossy:
@@ -329,13 +331,16 @@ class Matching:
             return None
         return fingerprint(value, side.instruction(place).shape, side.evaluation.context.grid.device_count)
 
-    def _by_mark(self, side: Side, places: Iterable[int], deep: bool) -> dict[bytes, list[int]]:
-        found: dict[bytes, list[int]] = {}
+    def _put(self, bucket: dict[bytes, list[int]], side: Side, places: Iterable[int], deep: bool) -> list[int]:
+        """Adds instructions by what equal values have in common; returns those that have no value yet."""
+        left: list[int] = []
         for place in places:
             mark = self._mark(side, place, deep)
-            if mark is not None:
-                found.setdefault(mark, []).append(place)
-        return found
+            if mark is None:
+                left.append(place)
+            else:
+                bucket.setdefault(mark, []).append(place)
+        return left
 
     def _match_into_known(self, deep: bool) -> bool:
         """Instructions of the second computation that are some value that has a class already."""
@@ -353,7 +358,8 @@ class Matching:
                 shape = after.instruction(place).shape.to_text()
                 if shape not in known:
                     same = (i for i in self._settled_computed(before) if before.instruction(i).shape.to_text() == shape)
-                    known[shape] = self._by_mark(before, same, deep)
+                    known[shape] = {}
+                    self._put(known[shape], before, same, deep)
                 equal = (o for o in known[shape].get(mark, ()) if self._is_same(o, place, deep))
                 number = next((before.classes[other] for other in equal), None)
             if number is not None:
