@@ -1,0 +1,1 @@
+"""Proof that two modules do the same."""
