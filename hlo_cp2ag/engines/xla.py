@@ -72,7 +72,8 @@ def run_on_xla(
     says of them does not matter. `time_limit` is in seconds, for each text. With `stop`, the first text that does not
     run is the last that is tried.
 
-    level="source": through XLA's whole CPU pipeline, on any grid. For text from before optimization. level="scheduled":
+    level="source": through XLA's whole CPU pipeline but for its fusion pass, after which equal modules need not round
+    equally; on any grid. For text from before optimization. level="scheduled":
     the text takes the place of a stand-in just before scheduling, so that XLA runs precisely it; for text from that
     point on, since earlier text lacks passes that it needs and would compute something else. "default" is "scheduled"
     for all texts if one of them has a schedule, fusions, bitcasts, or permutes of several operands, else "source".
@@ -268,6 +269,9 @@ def _environment(devices: int, time_limit: float) -> dict[str, str]:
     warn = max(1, int(time_limit // 2))
     flags = [
         os.environ.get("XLA_FLAGS", ""),  # of a flag that stands twice, the last counts
+        # A product and a sum in one kernel are rounded once. Which are in one kernel depends on all of the module, and
+        # two modules that do the same would differ in the last place. (Lists of passes that stand twice add up.)
+        "--xla_disable_hlo_passes=fusion",
         f"--xla_force_host_platform_device_count={devices}",
         # Else XLA aborts a hang by itself, and it would be taken for a crash.
         "--xla_cpu_collective_call_terminate_timeout_seconds=86400",

@@ -93,7 +93,8 @@ class Xla:
         """The module with every instruction marked as partitioned by hand.
 
         XLA's CPU pipeline always partitions where there is more than one partition; what is marked so it leaves alone,
-        collectives and ids too, and the module is a per-device one already.
+        collectives and ids too, and the module is a per-device one already. Loops get the mark from their operands: where
+        XLA takes an element that never changes out of a loop's tuple, it would leave it in the loop's mark and refuse that.
         """
         options = self._hlo.HloPrintOptions()
         options.print_large_constants = True
@@ -101,7 +102,7 @@ class Xla:
         lines: list[str] = module.to_string(options).split("\n")
         for i, line in enumerate(lines):
             if _INSTRUCTION.match(line):
-                lines[i] = _SHARDING.sub("", line) + ", sharding={manual}"
+                lines[i] = _SHARDING.sub("", line) + ("" if " while(" in line else ", sharding={manual}")
         return self._hlo.hlo_module_from_text("\n".join(lines))
 
     def _compile_scheduled(self, module: Any) -> Any:

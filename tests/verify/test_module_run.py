@@ -95,6 +95,46 @@ def test_a_partial_permute_with_a_tuple_result_on_two_replicas_of_four_partition
     assert found[0].engine == "executor" and found[-1].engine == ("xla" if engine == "both" else "executor")
 
 
+@needs_xla
+def test_what_xla_could_round_once_is_rounded_alike() -> None:
+    # With its fusion pass XLA puts the product and the sum into one kernel in one of the two modules only: what keeps
+    # them apart in the other, a permute, has no effect on the values.
+    shape = "f32[64]"
+    before = module(f"m = {shape} multiply(p, p)", f"ROOT r = {shape} add(m, p)", element=shape, name="before")
+    after = module(
+        f"m = {shape} multiply(p, p)",
+        f"k = {shape} collective-permute(m), channel_id=1, source_target_pairs={{{{0,1}},{{1,0}}}}",
+        f"l = {shape} collective-permute(k), channel_id=2, source_target_pairs={{{{0,1}},{{1,0}}}}",
+        f"ROOT r = {shape} add(l, p)",
+        element=shape,
+    )
+    for run in run_both(before, after, 1, 2, engine="both"):
+        assert run.verdict == "shown", run.reason
+
+
+@needs_xla
+def test_a_loop_that_carries_what_never_changes() -> None:
+    text = f"""HloModule m
+more {{ s = (s32[], f32[2], s32[]) parameter(0) i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=2 ROOT l = pred[] compare(i, n), direction=LT }}
+step {{ s = (s32[], f32[2], s32[]) parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1)
+  j = s32[] add(i, one) x = f32[2] get-tuple-element(s), index=1 y = f32[2] collective-permute(x), {RING}
+  n = s32[] get-tuple-element(s), index=2 ROOT t = (s32[], f32[2], s32[]) tuple(j, y, n) }}
+ENTRY main {{
+  p = f32[2] parameter(0)
+  zero = s32[] constant(0)
+  three = s32[] constant(3)
+  start = (s32[], f32[2], s32[]) tuple(zero, p, three)
+  end = (s32[], f32[2], s32[]) while(start), condition=more, body=step
+  ROOT r = f32[2] get-tuple-element(end), index=1
+}}
+"""
+    # Three steps along the ring of four are one step back.
+    after = module("ROOT r = f32[2] collective-permute(p), channel_id=1, source_target_pairs={{1,0},{2,1},{3,2},{0,3}}")
+    for run in run_both(parse(text, "before.hlo"), after, 1, 4, engine="both"):
+        assert run.verdict == "shown", run.reason
+
+
 def test_given_inputs_in_order_and_by_name_and_for_all_devices() -> None:
     after = module("z = f32[] constant(0)", "b = f32[2] broadcast(z), dimensions={}", "ROOT r = f32[2] add(p, b)")
     # 0.0 + -0.0 is 0.0: the two modules agree but for negative zero.
