@@ -72,14 +72,14 @@ def run_on_xla(
     says of them does not matter. `time_limit` is in seconds, for each text. With `stop`, the first text that does not
     run is the last that is tried.
 
-    level="source": through XLA's whole CPU pipeline but for its fusion pass, after which equal modules need not round
-    equally; on any grid. For text from before optimization. level="scheduled":
-    the text takes the place of a stand-in just before scheduling, so that XLA runs precisely it; for text from that
-    point on, since earlier text lacks passes that it needs and would compute something else. "default" is "scheduled"
-    for all texts if one of them has a schedule, fusions, bitcasts, or permutes of several operands, else "source".
+    level="source": through XLA's whole CPU pipeline, on any grid, but without its fusion pass, after which modules that
+    do the same need not round the same. For text from before optimization. level="scheduled": the text takes the place
+    of a stand-in just before scheduling, so that XLA runs precisely it. For text from that point on: earlier text lacks
+    passes that it needs and would compute something else. "default" is "scheduled" for all texts if one of them has a
+    schedule, fusions, bitcasts, or permutes of several operands, else "source".
 
-    Raises HloError for a grid without devices and for inputs that are not for all of them; what goes wrong
-    in XLA is in the answers.
+    Raises HloError for a grid without devices and for inputs that are not for all of them; what goes wrong in XLA is in
+    the answers.
     """
     if replica_count < 1 or num_partitions < 1:
         raise HloError(f"a grid of {replica_count} x {num_partitions} has no devices")
