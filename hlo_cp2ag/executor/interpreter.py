@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 
 from hlo_cp2ag.executor.plan import ModuleIndex, Plan
-from hlo_cp2ag.executor.registry import ExecutionError, TooManySteps, execution_error
+from hlo_cp2ag.executor.registry import BoundError, TooManySteps, execution_error
 from hlo_cp2ag.executor.values import Array, Value, check_value, map_arrays, zeros
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import Shape
@@ -167,12 +167,12 @@ class Execution:
         if loop is not None:
             message += f", at iteration {limit.iteration:,} of while {loop.name!r}"
             hint = "a loop may not end; a larger --max-steps lets it run on"
-            raise execution_error(loop, message, hint) from None
+            raise BoundError(*execution_error(loop, message, hint).diagnostics) from None
         named = "" if computation.is_inline or computation.is_lone else f", at computation {computation.name!r}"
         diagnostic = computation.module.source.diagnostic(
             computation.name_span.start, message + named, hint="a larger --max-steps lets it run on"
         )
-        raise ExecutionError(diagnostic) from None
+        raise BoundError(diagnostic) from None
 
     def run_plan(self, plan: Plan, args: Sequence[Value]) -> Value:
         """The root's value. Raises ExecutionError, and TooManySteps for `run_entry`."""
@@ -201,9 +201,8 @@ class Execution:
             except MemoryError as error:  # an inner plan has made an ExecutionError of its own
                 if step is None:
                     raise
-                raise execution_error(
-                    step.instruction, f"no memory is left for {step.instruction.opcode}: {error}"
-                ) from None
+                message = f"no memory is left for {step.instruction.opcode}: {error}"
+                raise BoundError(*execution_error(step.instruction, message).diagnostics) from None
         root = values[plan.root]
         assert root is not None
         return root

@@ -133,6 +133,11 @@ class ExecutionError(HloError):
     """Something that only shows when a module runs: its inputs, its size, a collective that not all devices reach."""
 
 
+class BoundError(ExecutionError):
+    """A run that needs more memory or more steps than there are or than the caller allows. It says nothing against the
+    module."""
+
+
 class TooManySteps(Exception):  # noqa: N818
     """The run has come to its bound; what loop it is in is added on the way up."""
 

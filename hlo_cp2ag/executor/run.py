@@ -14,7 +14,7 @@ from hlo_cp2ag.executor.inputs import arguments_of, random_inputs, unpack_value
 from hlo_cp2ag.executor.interpreter import Execution, Trace
 from hlo_cp2ag.executor.memory import Flags, estimate, fill, flags_of_value, size_of
 from hlo_cp2ag.executor.plan import ModuleIndex
-from hlo_cp2ag.executor.registry import ExecutionError
+from hlo_cp2ag.executor.registry import BoundError, ExecutionError
 from hlo_cp2ag.executor.validate import validate
 from hlo_cp2ag.executor.values import Array, Value
 from hlo_cp2ag.ir.module import HloModule, Instruction
@@ -60,7 +60,8 @@ def run(
 
     Raises HloSyntaxError for a module that `check` refuses or that cannot run (an unsupported opcode, shapes that
     contradict each other, a missing computation or parameter), before anything runs; ExecutionError for inputs that do
-    not fit, for what is too large or takes too long, and for a collective that only a part of a group reaches.
+    not fit, for what is too large or takes too long (BoundError), and for a collective that only a part of a group
+    reaches.
     """
     if replica_count < 1 or num_partitions < 1:
         raise ExecutionError(f"a grid of {replica_count} x {num_partitions} has no devices")
@@ -133,7 +134,7 @@ class _Budget:
             message += f", the most at {place.opcode} {place.name!r}"
         message += f", more than the {self._most:,} allowed (--max-memory)"
         where = (place or self._module.entry).name_span.start
-        raise ExecutionError(self._module.source.diagnostic(where, message, hint="a larger --max-memory lets it run"))
+        raise BoundError(self._module.source.diagnostic(where, message, hint="a larger --max-memory lets it run"))
 
 
 _SMALL = 1 << 20

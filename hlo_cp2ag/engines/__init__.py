@@ -1,0 +1,1 @@
+"""Other machines that run modules: real XLA, in a process of its own."""
