@@ -4,6 +4,7 @@
     module.check()
     result = hlo_cp2ag.rewrite(module, replica_count=4)
     text = hlo_cp2ag.to_text(result.module)
+    verdict = hlo_cp2ag.verify(module, result.module, replica_count=4)
 
 Importing this package is cheap: what is not used is not loaded.
 """
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, Site, rewrite
     from hlo_cp2ag.text.parser import parse
     from hlo_cp2ag.text.printer import to_text
+    from hlo_cp2ag.verify.report import Verdict
+    from hlo_cp2ag.verify.verify import verify
 
 _HOMES = {
     "Computation": "ir.module",
@@ -35,6 +38,8 @@ _HOMES = {
     "run": "executor.run",
     "parse": "text.parser",
     "to_text": "text.printer",
+    "Verdict": "verify.report",
+    "verify": "verify.verify",
 }
 
 __all__ = [
@@ -46,10 +51,12 @@ __all__ = [
     "Instruction",
     "RewriteResult",
     "Site",
+    "Verdict",
     "parse",
     "rewrite",
     "run",
     "to_text",
+    "verify",
 ]
 
 

@@ -90,3 +90,25 @@ def write_diff(diff: str) -> None:
     for line in diff.splitlines():
         style = "bold" if line.startswith(("---", "+++")) else styles.get(line[:1], "")
         console.print(Text(line, style=style))
+
+
+def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], styles: dict[str, str]) -> None:
+    """A table on stdout, which is a terminal; a cell that begins with a key of `styles` has its style."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title=Text(title), title_justify="left", show_edge=False, pad_edge=False)
+    for column in columns:
+        fixed = column in ("line", "verdict", "time")
+        made.add_column(
+            column, overflow="fold", justify="right" if column in ("line", "time") else "left", no_wrap=fixed
+        )
+    for row in rows:
+        cells = []
+        for cell in row:
+            style = next((styles[word] for word in styles if cell.startswith(word)), "")
+            cells.append(Text(cell, style=style if wants_colour(sys.stdout) else ""))
+        made.add_row(*cells)
+    from rich.console import Console
+
+    Console(file=sys.stdout, highlight=False, markup=False, no_color=not wants_colour(sys.stdout)).print(made)

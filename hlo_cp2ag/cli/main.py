@@ -16,7 +16,12 @@ from hlo_cp2ag.cli import console, files
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.text import side_process
 
-_COMMANDS = {"rewrite": "hlo_cp2ag.cli.rewrite", "check": "hlo_cp2ag.cli.check", "run": "hlo_cp2ag.cli.run"}
+_COMMANDS = {
+    "rewrite": "hlo_cp2ag.cli.rewrite",
+    "verify": "hlo_cp2ag.cli.verify",
+    "run": "hlo_cp2ag.cli.run",
+    "check": "hlo_cp2ag.cli.check",
+}
 
 TROUBLE = 2
 _INTERRUPTED = 130
@@ -51,7 +56,7 @@ Examples:
   cp2ag rewrite model.hlo -o model.ag.hlo
   hlo-opt ... | cp2ag rewrite - --replica-count 4 | less
 
-Exit codes: 0 yes, 1 no (--check would change something, --require-all left one), 2 trouble.""",
+Exit codes: 0 yes, 1 no (--check would change something, --require-all left one, verify could not prove it), 2 trouble.""",
 )
 @click.version_option(__version__, prog_name="cp2ag", message="%(prog)s %(version)s")
 def cp2ag() -> None:

@@ -67,6 +67,8 @@ Examples:
 @flag("--only", metavar="REGEX", help="Rewrite only permutes whose name the expression matches somewhere.")
 @flag("--require-all", is_flag=True, help="Exit 1 if a permute was left; the output is still written.")
 @flag("--check", "check_only", is_flag=True, help="Write nothing; exit 1 if something would change.")
+@flag("--verify", "verify", is_flag=True,
+      help="Prove each rewrite, and that the rest is the same, before anything is written; exit 1 if that fails.")  # fmt: skip
 @flag("--diff", "show_diff", is_flag=True, help="Write a unified diff instead of the module.")
 @flag("--report", "report_path", metavar="FILE", help="Write a JSON report; - is stdout if OUT is a file.")
 @flag("--split-input-file", is_flag=True, help="IN holds several modules, separated by // ----- lines.")
@@ -101,6 +103,7 @@ def command(
     only: str | None,
     require_all: bool,
     check_only: bool,
+    verify: bool,
     show_diff: bool,
     report_path: str | None,
     split_input_file: bool,
@@ -157,6 +160,10 @@ def command(
         for result in run.results:
             for warning in result.warnings:
                 console.warning(warning)
+    proved = [_is_proved(result, in_path, quiet) for result in run.results] if verify else []
+    if not all(proved):
+        console.say(f"{files.shown(in_path)}: not written: not everything is proved", "error")
+        return _NO
     # The report first: if it cannot be written, OUT is still what it was.
     if report_path is not None:
         from hlo_cp2ag.cli.report import report_json
@@ -167,6 +174,31 @@ def command(
     if not quiet:
         _summarize(run, out_path, check_only)
     return _NO if (check_only and run.changed) or (require_all and run.left) else 0
+
+
+def _is_proved(result: RewriteResult, in_path: str, quiet: bool) -> bool:
+    """Whether checks 1 and 2 of `verify` are shown; says on stderr what is not, and what a proof leans on."""
+    from hlo_cp2ag.cli.verdict_table import site_lines
+    from hlo_cp2ag.verify.verify import verify
+
+    grid, options = result.config.grid, result.options
+    verdict = verify(
+        result.source,
+        result.module,
+        grid.replica_count,
+        grid.num_partitions,
+        "neuron" if options.profile == "neuron" else "xla",
+        run=False,
+        same_constants=True,
+    )
+    name = files.shown(in_path)
+    for site in verdict.sites:
+        if site.outcome != "shown" or (site.conditions and not quiet):
+            for line in site_lines(site, name, None):
+                console.say(line, "failed")
+    for remark in verdict.untouched.remarks:
+        console.say(f"{name}: {verdict.untouched.outcome}: {remark.text}", "failed")
+    return verdict.proved
 
 
 def _holds_nothing(part: str) -> bool:

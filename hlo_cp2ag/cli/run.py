@@ -9,15 +9,15 @@ import contextlib
 import dataclasses
 import os
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
 from hlo_cp2ag.cli import console, files
 from hlo_cp2ag.cli.flags import flag, grid_flags
+from hlo_cp2ag.cli.progress import Steps, bar
+from hlo_cp2ag.cli.run_setup import memory_size, read_npz, sum_in_one_order
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, element_bits, leaves
 from hlo_cp2ag.ir.source import Diagnostic, HloError, SourceText
@@ -32,38 +32,11 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-_BAR_AFTER = 1.0
-"""Seconds until a run counts as long."""
 _MOST_GROUPS = 16
 """The most different values of one array that are printed, one for each group of devices that agree."""
 _LINE = 110
 _SHOWN_WHOLE = 1000
 """Arrays with more elements are printed with their middle left out."""
-
-
-_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?(?:([kmgtp])(i?b?))?b?", re.IGNORECASE)
-
-
-def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """The number of bytes that 2GiB, 500MB or 4096 means."""
-    match = _SIZE.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is no size; write 4096, 500MB or 2GiB", ctx, param)
-    number, letter, tail = match.groups()
-    base = 1000 if (tail or "").lower() == "b" else 1024
-    size = int(Fraction(number) * base ** (1 + "kmgtp".index(letter.lower()) if letter else 0))
-    if size < 1:
-        raise click.BadParameter("must be at least 1 byte", ctx, param)
-    return size
-
-
-def _sum_in_one_order() -> None:
-    """Keeps matrix products in one thread: numpy's BLAS splits sums by the number of threads, and rounds otherwise.
-
-    To be called before numpy is imported.
-    """
-    for name in ("OPENBLAS_NUM", "MKL_NUM", "OMP_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"):
-        os.environ[f"{name}_THREADS"] = "1"
 
 
 @click.command(
@@ -124,7 +97,7 @@ Examples:
 )
 @flag(
     "--max-memory",
-    callback=_size,
+    callback=memory_size,
     default="4GiB",
     metavar="SIZE",
     show_default=True,
@@ -160,7 +133,7 @@ def command(
     IN defaults to - (stdin). Device = replica * num_partitions + partition. Nothing runs unless every opcode is
     supported and every shape fits.
     """
-    _sum_in_one_order()
+    sum_in_one_order()
     show = show or (outputs_path is None and not as_json)
     _refuse_conflicts(in_path, inputs_path, outputs_path, show, as_json)
     data = files.read_bytes(in_path)
@@ -172,17 +145,17 @@ def command(
     if not quiet:
         for warning in warnings:
             console.warning(warning)
-    inputs = None if inputs_path is None else _read_npz(inputs_path, max_memory)
+    inputs = None if inputs_path is None else read_npz(inputs_path, max_memory)
     tracer = None if trace is None else _Tracer(trace, devices)
 
     from hlo_cp2ag.executor.inputs import output_shapes
     from hlo_cp2ag.executor.run import run
 
-    steps = _Steps()
+    steps = Steps()
     try:
         if outputs_path is not None or as_json:
             _bound_outputs(module, devices, max_memory)
-        with _bar(steps, console.is_terminal() and tracer is None):
+        with bar(steps, console.is_terminal() and tracer is None):
             outputs = run(
                 module,
                 inputs,
@@ -290,42 +263,6 @@ def _header(module: HloModule) -> int:
     return module.header_span.start if module.header_span is not None else 0
 
 
-def _read_npz(path: str, max_memory: int) -> dict[str, Array]:
-    """The arrays of an npz file in this machine's byte order. Raises HloError."""
-    import io
-    import zipfile
-
-    import numpy as np
-
-    name = files.shown(path)
-    hint = "  hint: numpy.savez(path, p0=..., p1=...) writes one"
-    arrays: dict[str, Array] = {}
-    try:
-        with io.BytesIO(files.read_bytes(path)) if path == "-" else open(path, "rb") as opened:
-            stream = opened if opened.seekable() else io.BytesIO(opened.read())
-            if not zipfile.is_zipfile(stream):
-                raise HloError(f"{name}: error: this is no npz file, or it is cut off\n{hint}")
-            stream.seek(0)
-            with zipfile.ZipFile(stream) as archive:
-                size = sum(member.file_size for member in archive.infolist())
-            if size > max_memory:
-                allowed = f"more than the {max_memory:,} allowed (--max-memory)"
-                raise HloError(f"{name}: error: its arrays take {size:,} bytes of memory, {allowed}")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as loaded:
-                for key in loaded.files:
-                    array = loaded[key]
-                    if not isinstance(array, np.ndarray):
-                        raise HloError(f"{name}: error: {key} is no array\n{hint}")
-                    arrays[key] = array.astype(array.dtype.newbyteorder("="), copy=False)
-    except HloError:
-        raise
-    except Exception as error:  # a broken file makes zipfile, zlib and numpy raise whatever they like
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or repr(error)
-        raise HloError(f"{name}: error: cannot read it: {reason.splitlines()[0]}") from None
-    return arrays
-
-
 def _bound_outputs(module: HloModule, devices: int, max_memory: int) -> None:
     """Raise before the run if the npz file would take too much memory: each device's outputs are in it."""
     size = sum(map(_bytes, _leaves(module.entry.root))) * devices
@@ -410,56 +347,6 @@ def _input_hint(array: Array, shape: ArrayShape, config: GridConfig) -> str:
 
 
 # ---- while it runs ---------------------------------------------------------------------------------------------------
-
-
-class _Steps:
-    """How many instructions have been run so far."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, count: int) -> None:
-        self.count = count
-
-
-@contextlib.contextmanager
-def _bar(steps: _Steps, wanted: bool) -> Iterator[None]:
-    """A moving bar on stderr once the run has taken a while; how long it will take nobody knows."""
-    if not wanted:
-        yield
-        return
-    lock = threading.Lock()
-    stops: list[Callable[[], None]] = []
-    over = False
-
-    def start() -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
-        from rich.text import Text
-
-        class Count(ProgressColumn):
-            def render(self, task: Task) -> Text:
-                return Text(f"{steps.count:,} instructions")
-
-        columns = ("running", BarColumn(), Count(), TimeElapsedColumn())
-        with lock:
-            if not over:
-                progress = Progress(*columns, console=Console(stderr=True), transient=True)
-                progress.add_task("", total=None)
-                progress.start()
-                stops.append(progress.stop)
-
-    timer = threading.Timer(_BAR_AFTER, start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with lock:
-            over = True
-        for stop in stops:
-            stop()
 
 
 class _Tracer:

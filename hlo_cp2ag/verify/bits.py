@@ -51,7 +51,8 @@ def _codes(bits: Array, pairs: bool) -> Array:
         wide = wide[..., 0] + (wide[..., 1] << 64)
     patterns, back = np.unique(wide.reshape(-1), return_inverse=True)
     numbers = np.array([_number(int(pattern)) for pattern in patterns], np.int64)
-    return numbers[back.reshape(-1)].reshape(wide.shape)
+    found: Array = numbers[back.reshape(-1)].reshape(wide.shape)
+    return found
 
 
 def _number(pattern: int) -> int:
@@ -71,7 +72,8 @@ def pattern_of(code: int) -> int:
 def bits_of_codes(codes: Array) -> Array:
     """The patterns of codes of Bits, as Python integers in an object array."""
     flat = [pattern_of(int(code)) for code in codes.reshape(-1)]
-    return np.array(flat, object).reshape(codes.shape)
+    result: Array = np.array(flat, object).reshape(codes.shape)
+    return result
 
 
 def array_of_bits(patterns: Array, element_type: str) -> Array:

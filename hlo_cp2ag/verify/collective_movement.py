@@ -118,15 +118,12 @@ def all_to_all(site: Evaluation, instruction: Instruction, *operands: Moved) -> 
         symbols.require_room(devices * x.codes[0].size)
         pieces = np.moveaxis(_all_lanes(x.codes, devices), place, 1)  # [devices, pieces, ...]
         taken = pieces[sources, table.place_of[:, np.newaxis]]
-        x = symbols.merge_dims(x.with_codes(np.moveaxis(taken, 1, place)), dim)
-        return x
+        return symbols.merge_dims(x.with_codes(np.moveaxis(taken, 1, place)), dim)
     codes, dims = symbols.unify(traced)
     shape = np.broadcast_shapes(*(c.shape for c in codes))
     symbols.require_room(2 * size * devices * int(np.prod(shape[1:], dtype=np.int64)))
     stacked = np.stack([np.broadcast_to(c, (devices, *shape[1:])) for c in codes], axis=1)
-    return tuple(
-        symbols.combined(traced, stacked[sources[:, j], table.place_of], dims) for j in range(len(traced))
-    )
+    return tuple(symbols.combined(traced, stacked[sources[:, j], table.place_of], dims) for j in range(len(traced)))
 
 
 def _kind(context: Context, instruction: Instruction) -> str | None:
@@ -181,4 +178,6 @@ def reduce_scatter(site: Evaluation, instruction: Instruction, *operands: Moved)
 def check_shape(instruction: Instruction, value: Moved) -> None:
     """Raise HloSyntaxError if a traced array has other sizes than its instruction says."""
     if isinstance(value, Symbols) and value.dimensions != array_shape(instruction).dimensions:
-        raise instruction.error(f"{instruction.opcode} makes {list(value.dimensions)}, not {instruction.shape.to_text()}")
+        raise instruction.error(
+            f"{instruction.opcode} makes {list(value.dimensions)}, not {instruction.shape.to_text()}"
+        )

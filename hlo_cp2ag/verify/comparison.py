@@ -105,10 +105,12 @@ def fingerprint(value: Moved, shape: Shape, devices: int) -> bytes | None:
             return b"empty"
         pieces = []
         for share in _SHARES:
-            one = value[(slice(None), *(slice(p, p + 1) for p in _place(value.shape[1:], share)))]
+            where = [slice(None), *(slice(p, p + 1) for p in _place(value.shape[1:], share))]
+            one = value[tuple(where)]
             codes = as_symbols(one, shape).codes.reshape(-1)
             pieces.append(np.broadcast_to(codes, (devices,)).tobytes())
         return repr(()).encode() + b"".join(pieces)
+    assert isinstance(value, Symbols)
     x = value
     if x.is_empty:
         return b"empty"

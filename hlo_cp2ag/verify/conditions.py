@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_cp2ag.executor.groups import Groups, axis_groups, group_table
+from hlo_cp2ag.executor.groups import axis_groups, group_table
 from hlo_cp2ag.executor.registry import Context, integers
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, element_bits
 from hlo_cp2ag.lowering.uniformity import Arrival
+from hlo_cp2ag.topology.replica_groups import Groups
 from hlo_cp2ag.verify.evaluation import is_collective
 from hlo_cp2ag.verify.matching import SiteMatch
 
@@ -38,8 +39,13 @@ def _asks_more(site: SiteMatch, before: Context, after: Context) -> bool:
 
 
 def _collectives(region: list[Instruction]) -> Iterator[Instruction]:
-    return (i for i in region if is_collective(i.opcode) and i.attribute_text("replica_groups") is not None
-            or i.opcode.startswith("collective-permute") and not i.opcode.endswith("-done"))  # fmt: skip
+    return (i for i in region if is_collective(i.opcode) and _has_members(i))
+
+
+def _has_members(instruction: Instruction) -> bool:
+    return (
+        instruction.opcode.startswith("collective-permute") or instruction.attribute_text("replica_groups") is not None
+    )
 
 
 def _of_backend(instruction: Instruction, context: Context) -> Iterator[str]:
@@ -52,17 +58,17 @@ def _of_backend(instruction: Instruction, context: Context) -> Iterator[str]:
         if element_bits(shape.element_type) < 8 and shape.element_type != "pred":
             yield f"the backend's {opcode} {instruction.name} moves packed {shape.element_type} right"
         dims = integers(instruction, "dimensions")
-        if dims and shape.layout is not None and len(shape.layout.minor_to_major) == shape.rank:
-            if _not_first(shape, dims[0]):
-                yield (
-                    f"a layout pass follows, or the backend's {opcode} {instruction.name} works along dimension {dims[0]}, "
-                    f"which is not the most major one of {shape.to_text()}"
-                )
+        if dims and _not_first(shape, dims[0]):
+            yield (
+                f"a layout pass follows, or the backend's {opcode} {instruction.name} works along dimension {dims[0]}, "
+                f"which is not the most major one of {shape.to_text()}"
+            )
 
 
 def _not_first(shape: ArrayShape, dim: int) -> bool:
-    """Whether some dimension with more than one place is more major."""
-    assert shape.layout is not None
+    """Whether the shape has a layout in which some dimension with more than one place is more major."""
+    if shape.layout is None or len(shape.layout.minor_to_major) != shape.rank:
+        return False
     for other in reversed(shape.layout.minor_to_major):
         if other == dim:
             return False

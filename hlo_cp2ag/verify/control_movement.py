@@ -179,5 +179,3 @@ def while_(site: Evaluation, instruction: Instruction, state: Moved) -> Moved:
             return state
         state = site.call(body, (state,))
     return unknown_of(instruction.shape, f"the loop {instruction.name} takes more than {_MOST_ITERATIONS:,} rounds")
-
-

@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from hlo_cp2ag.executor.interpreter import Execution
+from hlo_cp2ag.executor.ops.movement import read_literal
 from hlo_cp2ag.executor.plan import ModuleIndex, Node, function_of
 from hlo_cp2ag.executor.registry import find_op
-from hlo_cp2ag.executor.ops.movement import read_literal
 from hlo_cp2ag.executor.validate import check_instruction
 from hlo_cp2ag.executor.values import Array, Token, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
@@ -233,5 +233,3 @@ def _is_exact(shape: Shape) -> bool:
 def is_collective(opcode: str) -> bool:
     """Whether devices meet in an opcode."""
     return opcode.startswith(_COLLECTIVES) and not opcode.endswith("-done")
-
-

@@ -41,14 +41,14 @@ class Keys:
 
     _values: dict[tuple[str, str, str], object]
 
-    def __init__(self, index: ModuleIndex, values: dict[tuple[str, str, str], object], elided: Callable[..., Key]) -> None:
+    def __init__(
+        self, index: ModuleIndex, values: dict[tuple[str, str, str], object], elided: Callable[..., Key]
+    ) -> None:
         self._index = index
         self._values = values
         self._elided = elided
 
-    def key(
-        self, node: Node, operands: tuple[int, ...], computation_class: Callable[[Computation], int]
-    ) -> Key:
+    def key(self, node: Node, operands: tuple[int, ...], computation_class: Callable[[Computation], int]) -> Key:
         """Opcode, shape, attributes and called computations, over the classes of the operands.
 
         Layouts count, metadata does not. Raises HloSyntaxError for an attribute that is none.

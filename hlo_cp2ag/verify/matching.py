@@ -82,9 +82,7 @@ class Side:
         """Instructions that got their class from a site."""
         self.waiting = [len(set(operands)) for operands in self.operands]
         self.ready = [i for i, count in enumerate(self.waiting) if count == 0]
-        self.computable = [
-            evaluation.is_computable(node.instruction, node.operands) for node in self.nodes
-        ]
+        self.computable = [evaluation.is_computable(node.instruction, node.operands) for node in self.nodes]
         self.movers = [mover_of(node.instruction.opcode) for node in self.nodes]
         self._values: dict[tuple[int, bool], Moved] = {}
         self._blocked: dict[tuple[int, bool], int] = {}
@@ -438,6 +436,9 @@ class Matching:
         """Reports one thing that has no counterpart, and assumes one, so that what follows is looked at as well."""
         before = self.before
         for place in self._open(before):
+            if is_collective(before.instruction(place).opcode) and self._report_site(place, only_refuted=True):
+                return True
+        for place in self._open(before):
             is_lone = before.movers[place] in _CALLS or before.movers[place] in _COMPUTES
             if before.can_be_traced(place) and not (is_lone and before.waiting[place] == 0):
                 if before.is_output(place) and self._report_site(place):
@@ -447,7 +448,9 @@ class Matching:
                 return True
         return False
 
-    def _report_site(self, place: int) -> bool:
+    def _report_site(self, place: int, only_refuted: bool = False) -> bool:
+        """Reports an instruction that stands for no equal one. Where it happens is best said at the collective itself,
+        if what stands for that is known and is wrong for certain (`only_refuted`)."""
         started = time.perf_counter()
         before, after = self.before, self.after
         try:
@@ -456,6 +459,8 @@ class Matching:
             return False
         instruction = before.instruction(place)
         other = self._aligned(place)
+        if only_refuted and (other is None or self.after.classes[other] is not None):
+            return False
         if other is not None:
             try:
                 shape = instruction.shape
@@ -477,6 +482,8 @@ class Matching:
                 site = SiteMatch(instruction, after.instruction(other), Disagreement(False, why))
         else:
             site = SiteMatch(instruction, None, why="nothing stands for it in the second module")
+        if only_refuted and (site.disagreement is None or not site.disagreement.refuted):
+            return False
         if other is not None and site.disagreement is not None and not site.disagreement.refuted:
             same_op = after.instruction(other).opcode == instruction.opcode
             if same_op and before.waiting[place] == 0 and after.waiting[other] == 0:
@@ -509,9 +516,10 @@ class Matching:
             twin = self._same_name(before.instruction(user))
             if twin is not None and len(after.operands[twin]) == len(before.operands[user]):
                 other = after.operands[twin][before.operands[user].index(place)]
-                if after.classes[other] is None or after.instruction(other).shape.to_text() == before.instruction(
-                    place
-                ).shape.to_text():
+                if (
+                    after.classes[other] is None
+                    or after.instruction(other).shape.to_text() == before.instruction(place).shape.to_text()
+                ):
                     return other
         twin = self._same_name(before.instruction(place))
         if twin is not None and after.classes[twin] is None:
@@ -646,5 +654,3 @@ def _lost(value: Moved) -> bool:
     if isinstance(value, tuple):
         return any(map(_lost, value))
     return isinstance(value, Symbols) and value.lost_payload
-
-

@@ -208,6 +208,7 @@ class Proof:
         return matching
 
     def _conclude(self, matching: Matching, own: Computation, new: Computation) -> None:
+        matching.sites.sort(key=lambda site: site.before.span.start)
         differences = list(matching.differences)
         differences += annotation_differences(matching)
         if _tail(own) != _tail(new):
@@ -235,9 +236,7 @@ class Proof:
     @cached_property
     def _uniformity(self) -> Uniformity:
         flat = self.profile == "neuron"
-        return Uniformity(
-            self.before, self.grid.replica_count, self.grid.num_partitions, flat_replica_id=flat
-        )
+        return Uniformity(self.before, self.grid.replica_count, self.grid.num_partitions, flat_replica_id=flat)
 
     def _arrival(self, computation: Computation) -> Arrival:
         return self._uniformity.arrival(computation)

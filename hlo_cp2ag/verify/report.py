@@ -21,6 +21,7 @@ class Place:
     opcode: str
     line: int
     """In the file, from 1."""
+    column: int
 
     def __str__(self) -> str:
         return f"{self.opcode} {self.name} (line {self.line})"

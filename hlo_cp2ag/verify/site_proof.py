@@ -22,8 +22,8 @@ Pairs = tuple[tuple[int, int], ...]
 
 def place_of(instruction: Instruction) -> Place:
     """An instruction for people."""
-    line = instruction.module.source.position(instruction.name_span.start).line
-    return Place(instruction.computation.name, instruction.name, instruction.opcode, line)
+    position = instruction.module.source.position(instruction.span.start)
+    return Place(instruction.computation.name, instruction.name, instruction.opcode, position.line, position.column)
 
 
 def site_verdict(
@@ -92,7 +92,7 @@ def describe(matching: Matching, code: int, device: int) -> str:
         return f"{whose} elided constant"
     for side in (matching.before, matching.after):
         if key[1] in side.classes:
-            instruction = side.instruction(side.classes.index(key[1]))  # type: ignore[arg-type]
+            instruction = side.instruction(side.classes.index(key[1]))
             shape = instruction.shape
             where = ""
             for part in key[2:]:

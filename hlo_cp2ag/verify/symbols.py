@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -206,7 +207,8 @@ def flatten_all(x: Symbols) -> Array:
         return np.zeros((x.codes.shape[0], *x.dimensions), np.int64)
     for dim in range(len(x.dims)):
         x = flatten(x, dim)
-    return x.codes.reshape(x.codes.shape[0], *x.dimensions)
+    result: Array = x.codes.reshape(x.codes.shape[0], *x.dimensions)
+    return result
 
 
 def from_codes(codes: Array, like: Symbols | None = None, why: str = "") -> Symbols:
@@ -247,9 +249,9 @@ def _common_sizes(dims: Iterable[Dimension], total: int) -> list[int]:
             product *= axis.size
             inner.add(product)
     ordered = sorted(inner)
-    if any(b % a for a, b in zip(ordered, ordered[1:], strict=False)):
+    if any(b % a for a, b in pairwise(ordered)):
         return [total]
-    return [b // a for a, b in zip(ordered, ordered[1:], strict=False)][::-1]
+    return [b // a for a, b in pairwise(ordered)][::-1]
 
 
 def unify(arrays: Sequence[Symbols], skip: int | None = None) -> tuple[list[Array], tuple[Dimension, ...]]:
@@ -283,9 +285,9 @@ def unify(arrays: Sequence[Symbols], skip: int | None = None) -> tuple[list[Arra
         found = [expand_axis(x, number) if d and x.axes[number].stride else x for x, d in zip(found, data, strict=True)]
     dims: list[Dimension] = []
     at = 0
-    for dim in found[0].dims:
-        dims.append(tuple(axes[at : at + len(dim)]))
-        at += len(dim)
+    for own in found[0].dims:
+        dims.append(tuple(axes[at : at + len(own)]))
+        at += len(own)
     return [x.codes for x in found], tuple(dims)
 
 

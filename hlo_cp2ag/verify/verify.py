@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.source import HloError
@@ -12,6 +12,9 @@ from hlo_cp2ag.lowering.sites import permutes
 from hlo_cp2ag.verify.proof import Proof
 from hlo_cp2ag.verify.report import Verdict
 from hlo_cp2ag.verify.symbols import at_most
+
+if TYPE_CHECKING:
+    from hlo_cp2ag.verify.module_run import EngineRun
 
 DEFAULT_MAX_MEMORY = 2 << 30
 """Bytes that a proof or a run may take, unless the caller says otherwise."""
@@ -54,17 +57,17 @@ def verify(
     after.check()
     config = grid_of_pair(before, after, replica_count, num_partitions, secondary_mesh_count, strict_grid)
     refuse_other_signature(before, after)
+    proof = Proof(
+        before,
+        after,
+        config.grid,
+        profile,
+        same_constants=same_constants,
+        ignore_nan_payload=ignore_nan_payload,
+    )
     with at_most(max_memory):
-        proof = Proof(
-            before,
-            after,
-            config.grid,
-            profile,
-            same_constants=same_constants,
-            ignore_nan_payload=ignore_nan_payload,
-        )
         proof.run()
-    runs = []
+    runs: list[EngineRun] = []
     if run is not False:
         from hlo_cp2ag.verify.module_run import run_both
 
@@ -122,8 +125,9 @@ def grid_of_pair(
     if not found and "collective-permute" in after.text:
         found = [(permute, _pairs(permute)) for permute in permutes(after)]
     return resolve_grid(
-        before, found, counts["replica_count"], counts["num_partitions"], secondary_mesh_count, strict_grid
-    )
+        before, found, counts["replica_count"], counts["num_partitions"], secondary_mesh_count, strict_grid,
+        write_config=True,
+    )  # fmt: skip
 
 
 def _pairs(permute: Instruction) -> tuple[tuple[int, int], ...]:
@@ -142,7 +146,9 @@ def refuse_other_signature(before: HloModule, after: HloModule) -> None:
         raise _other(after, f"it has {len(new)} parameters, {len(own)} in {before.source.filename}")
     for number, (a, b) in enumerate(zip(own, new, strict=True)):
         if a.shape.to_text(False) != b.shape.to_text(False):
-            text = f"parameter {number} is {b.shape.to_text(False)}, {a.shape.to_text(False)} in {before.source.filename}"
+            text = (
+                f"parameter {number} is {b.shape.to_text(False)}, {a.shape.to_text(False)} in {before.source.filename}"
+            )
             raise _other(after, text, b)
     a, b = before.entry.root, after.entry.root
     if a.shape.to_text(False) != b.shape.to_text(False):
