@@ -1,4 +1,4 @@
-# ruff: noqa: E501: HLO lines are as long as they are
+# ruff: noqa: E501 (HLO lines)
 """`cp2ag verify` and `rewrite --verify`: verdicts, exit codes, what goes to which stream."""
 
 from __future__ import annotations
