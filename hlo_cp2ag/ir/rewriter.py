@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
+from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, PlainLine
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.ir.template import OPERAND, ChainTemplate, name_hole
@@ -80,11 +80,19 @@ class Rewriter:
     """Collects edits of one module. `edits()` gives them in text order; nothing is written twice."""
 
     def __init__(
-        self, module: HloModule, printer: InstructionPrinter, check: Callable[[Instruction], None] | None = None
+        self,
+        module: HloModule,
+        printer: InstructionPrinter,
+        check: Callable[[Instruction], None] | None = None,
+        is_in_order: Callable[[PlainLine], bool] = lambda line: False,
     ) -> None:
-        """`check` is called with every instruction that uses a renamed one; it raises HloSyntaxError for a bad one."""
+        """`check` is called with every instruction that uses a renamed one; it raises HloSyntaxError for a bad one.
+
+        `is_in_order` says of a line that the check would find nothing in it; it is not called for such a line.
+        """
         self.module = module
         self._check = check
+        self._is_in_order = is_in_order
         self._printer = printer
         self._before: dict[Instruction, list[NewInstruction]] = {}
         self._replaced: dict[Instruction, NewInstruction | Filled] = {}
@@ -212,8 +220,9 @@ class Rewriter:
         computations: dict[int, Computation] = {}
         for instruction in [*self._before, *self._replaced, *self._erased]:
             computations[id(instruction.computation)] = instruction.computation
+        gone = {instruction.span.start for instruction in (*self._replaced, *self._erased)}
         for key, names in self._renamed.items():
-            edits.extend(self._use_edits(computations[key], names))
+            edits.extend(self._use_edits(computations[key], names, gone))
         for instruction in dict.fromkeys([*self._before, *self._replaced]):
             edits.append(self._written(instruction))
         edits.extend(_erasure(instruction) for instruction in self._erased)
@@ -252,16 +261,32 @@ class Rewriter:
             return Edit(Span(start, start), text)
         return Edit(instruction.span, text + root + self._printer.instruction(last, instruction, name_of))
 
-    def _use_edits(self, computation: Computation, names: dict[str, str]) -> Iterable[Edit]:
-        """The edits of every use of the renamed instructions in one computation."""
-        table = computation.table
+    def _use_edits(self, computation: Computation, names: dict[str, str], gone: set[int]) -> Iterable[Edit]:
+        """The edits of every use of the renamed instructions in one computation.
+
+        `gone` is where those instructions begin that are replaced or erased as a whole.
+        """
+        table, line_at = computation.table, self.module.reader.line_at
         seen: set[Instruction] = set()
-        for offset in mentions(self.module.text, computation.body_span, names):
+        line: PlainLine | None = None
+        line_end, is_in_order = -1, False
+        for offset, name in mentions(self.module.text, computation.body_span, names):
+            if offset >= line_end:
+                line = line_at(computation, offset)
+                # Decided once a line: the check of this very line may bring its form in order.
+                is_in_order = line is not None and self._is_in_order(line)
+                line_end = line.end if line is not None else -1
+            if line is not None and line.start in gone:
+                continue
+            if line is not None and is_in_order:
+                if 0 <= offset - line.operands_start < len(line.operands):
+                    yield Edit(Span(offset, offset + len(name)), names[name])
+                continue
             user = table.at(offset)
             if user is None or user in seen:
                 continue
             seen.add(user)
-            if user in self._replaced or user in self._erased:
+            if user.span.start in gone:
                 continue
             if self._check is not None:
                 self._check(user)
@@ -287,8 +312,8 @@ def _operand_edits(operand: object, names: dict[str, str]) -> Iterable[Edit]:
             pending.extend(nested.operands)
 
 
-def mentions(text: str, span: Span, names: Collection[str]) -> list[int]:
-    """The offsets in `span` at which one of these names stands, in whatever role.
+def mentions(text: str, span: Span, names: Collection[str]) -> list[tuple[int, str]]:
+    """The offsets in `span` at which one of these names stands, in whatever role, and which.
 
     Names that begin alike are found in one pass over the text: where there are thousands of them, their stems are few.
     """
@@ -296,13 +321,16 @@ def mentions(text: str, span: Span, names: Collection[str]) -> list[int]:
     for name in names:
         match = _STEM.match(name)
         stems.add(match.group() if match else name)
-    offsets: list[int] = []
+    found: list[tuple[int, str]] = []
     for stem in sorted(stems):
         for match in re.compile(rf"{re.escape(stem)}[\w.\-]*:?").finditer(text, span.start, span.end):
-            name = match.group()
-            if text[match.start() - 1] not in _NAME_CHARACTERS and (name in names or name.rstrip(":") in names):
-                offsets.append(match.start())
-    return sorted(offsets) if len(stems) > 1 else offsets
+            start, name = match.start(), match.group()
+            if name not in names:
+                name = name.rstrip(":")
+            if name in names and text[start - 1] not in _NAME_CHARACTERS:
+                found.append((start, name))
+    # A stem may begin another one, which then finds the same names again.
+    return sorted(set(found)) if len(stems) > 1 else found
 
 
 def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:

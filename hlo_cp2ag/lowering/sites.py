@@ -30,9 +30,14 @@ def instructions_with(module: HloModule, pattern: re.Pattern[str]) -> Iterator[I
         if (
             instruction is not None
             and match.group().rstrip("( \t\r\n") == instruction.opcode
-            and instruction.body.opcode_span.start == offset
+            and _opcode_start(instruction) == offset
         ):
             yield instruction
+
+
+def _opcode_start(instruction: Instruction) -> int:
+    line = instruction.known_line
+    return line.opcode_start if line is not None else instruction.body.opcode_span.start
 
 
 def instruction_at(module: HloModule, offset: int) -> Instruction | None:

@@ -19,6 +19,7 @@ from hlo_cp2ag.text.check_rules import CHANNELS, RESHAPED
 from hlo_cp2ag.text.check_state import RESERVED
 from hlo_cp2ag.text.instruction_table import is_cut_by_lines
 from hlo_cp2ag.text.opcodes import PRIMITIVE_TYPES, opcode_spec
+from hlo_cp2ag.text.plain_line import METADATA, NO_METADATA
 
 if TYPE_CHECKING:
     from hlo_cp2ag.text.check_state import Scope, State
@@ -30,16 +31,7 @@ _LINE = re.compile(
 )
 """ROOT, name, shape, opcode, operands and attributes of a line; no shape for a line in another form."""
 
-_METADATA = re.compile(
-    r", metadata=\{(?:op_type=\"[A-Za-z0-9_.\-]*\" ?)?(?:op_name=\"[^\"\\\n]*(?:\\['\"][^\"\\\n]*)*\")?"
-    r"(?: ?source_file=\"[^\"\\\n]*\")?(?: source_line=\d{1,9})?(?: source_end_line=\d{1,9})?"
-    r"(?: source_column=\d{1,9})?"
-    r"(?: source_end_column=\d{1,9})?(?: ?stack_frame_id=\d{1,9})?(?: ?scheduling_name=\"[^\"\\\n]*\")?\}"
-)
-"""Metadata in the order in which XLA prints it, with the escapes that occur in names."""
-
 _UNSURE = re.compile(r"[\r\t]|//|/\*(?!index=\d+\*/)")
-_NO_METADATA = ", metadata={}"
 _INDEX = re.compile(r"/\*index=\d+\*/")
 _WITH_SHAPE = re.compile(r"([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?) (%?[A-Za-z_][A-Za-z0-9_.\-]*)(?:, |$)")
 
@@ -102,7 +94,7 @@ class Batch:
         if not computation.certain_lines and (_UNSURE.search(text) or not is_cut_by_lines(computation.table)):
             return False
         if "metadata={" in text:
-            text = _METADATA.sub(_NO_METADATA, text)
+            text = METADATA.sub(NO_METADATA, text)
         if "/*" in text:
             text = _INDEX.sub("", text)
         lines = _LINE.findall(text)

@@ -15,6 +15,7 @@ from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.text.body import HEAD, KEYWORDS, cut_body, opcode_behind, parse_rule
 from hlo_cp2ag.text.line_proof import bracket_balance_by_line, lines_are_certain
+from hlo_cp2ag.text.plain_line import plain_line
 
 _LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = ")
 _TRAILING_ROOT = re.compile(r"(?<![\w.\-%])ROOT[ \t\r\n]*$")
@@ -38,6 +39,7 @@ class InstructionTable:
             self._text, self._first, self._last, self._shift = computation.module.source.text, body.start, body.end, 0
         else:
             self._text, self._first, self._last, self._shift = masked_body, 0, len(masked_body), body.start
+        self._is_own_text = masked_body is None
         self._made: dict[int, Instruction] = {}
         self._starts_of_names: dict[str, int] | None = None
         self._searched = 0
@@ -124,6 +126,11 @@ class InstructionTable:
         return spans[bisect.bisect_left(spans, (start, 0))][1]
 
     def _make(self, start: int) -> Instruction:
+        plain = plain_line(self._text, start) if self._is_own_text else None
+        if plain is not None:
+            name_span = Span(plain.name_start, plain.name_start + len(plain.name))
+            span = Span(plain.start, plain.end)
+            return Instruction(self._computation, plain.name, name_span, plain.form.opcode, plain.is_root, span, plain)
         line = self._text[start : self._end_of(start)]
         base = start + self._shift
         head = HEAD.match(line)
