@@ -157,6 +157,9 @@ class InstructionTable(Protocol):
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name (without `%`), if there is one."""
 
+    def find_before(self, name: str, offset: int) -> Instruction | None:
+        """The same, if it begins before an offset of the module's text."""
+
     def names(self) -> list[str]:
         """All names in text order."""
 
@@ -275,8 +278,8 @@ class Instruction:
             return None
         found: list[Instruction] = []
         for name in line.operand_names:
-            target = self.computation.find(name)
-            if target is None or not target.is_before(self):
+            target = self.computation.table.find_before(name, self.span.start)
+            if target is None:
                 return None
             found.append(target)
         return tuple(found)

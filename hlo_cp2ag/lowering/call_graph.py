@@ -24,6 +24,10 @@ _TOKEN = re.compile(
 _LARGE = 1_000_000
 """From this many characters on, a pass for each attribute is too dear for text whose writing is known."""
 _PERCENT_MENTION = re.compile(r"=%([A-Za-z_][\w.\-]*)")
+_LIST_MENTION = re.compile(
+    r"_computations=(?<=branch_computations=|called_computations=)(?:\{(%[A-Za-z_][\w.\-]*(?:, %[A-Za-z_][\w.\-]*)*)\})?"
+)
+"""A list of computations; its names, where it is written as XLA prints it. It begins with what can be searched for."""
 
 
 class Call(NamedTuple):
@@ -134,8 +138,13 @@ class CallGraph:
         mentions: dict[str, list[int]] = {}
         for match in _PERCENT_MENTION.finditer(text):
             mentions.setdefault(match.group(1), []).append(match.start())
-        for attribute in ("branch_computations", "called_computations"):
-            self._add_mentions(mentions, attribute)
+        for match in _LIST_MENTION.finditer(text):
+            if match.group(1) is not None:
+                for name in match.group(1).split(", "):
+                    mentions.setdefault(name[1:], []).append(match.start())
+            else:
+                for offset, name in _targets(text, match.end()):
+                    mentions.setdefault(name, []).append(offset)
         return mentions
 
     @cached_property

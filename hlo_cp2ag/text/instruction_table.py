@@ -69,25 +69,55 @@ class InstructionTable:
 
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name, if there is one."""
+        if self._may_search():
+            return self._search(name)
         if self._starts_of_names is None:
-            self._searched += 1
-            if self.by_lines and self._searched <= _FEW:
-                return self._search(name)
             starts = (start for start, _ in self._spans())
             self._starts_of_names = dict(zip(self.names(), starts, strict=True))
         start = self._starts_of_names.get(name)
         return None if start is None else self._at(start)
 
+    def find_before(self, name: str, offset: int) -> Instruction | None:
+        """The instruction of a name, if it begins before an offset of the module's text."""
+        if self._may_search():
+            # Most operands are computed a few lines further up.
+            return self._search_back(name, offset - self._shift)
+        found = self.find(name)
+        return found if found is not None and found.span.start < offset else None
+
+    def _may_search(self) -> bool:
+        """Whether the next name is to be searched for in the text; no table of all names is made for a few."""
+        if not self.by_lines or self._starts_of_names is not None or self._searched >= _FEW:
+            return False
+        self._searched += 1
+        return True
+
     def _search(self, name: str) -> Instruction | None:
         """The instruction of a name, by a search of the text for its head."""
-        text, wanted = self._text, f"{name} = "
-        place = text.find(wanted, self._first, self._last)
+        wanted = f"{name} = "
+        place = self._text.find(wanted, self._first, self._last)
         while place >= 0:
-            start = text.rfind("\n", self._first, place) + 1
-            if text[start:place].strip(" ") in ("", "%", "ROOT", "ROOT %"):
+            start = self._line_of_head(place)
+            if start >= 0:
                 return self._at(start)
-            place = text.find(wanted, place + 1, self._last)
+            place = self._text.find(wanted, place + 1, self._last)
         return None
+
+    def _search_back(self, name: str, last: int) -> Instruction | None:
+        """The same, backwards from a place in the text."""
+        wanted = f"{name} = "
+        place = self._text.rfind(wanted, self._first, last)
+        while place >= 0:
+            start = self._line_of_head(place)
+            if start >= 0:
+                return self._at(start)
+            place = self._text.rfind(wanted, self._first, place)
+        return None
+
+    def _line_of_head(self, place: int) -> int:
+        """The start of the line whose name stands at a place; -1 if something else stands before it."""
+        start = self._text.rfind("\n", self._first, place) + 1
+        return start if self._text[start:place].strip(" ") in ("", "%", "ROOT", "ROOT %") else -1
 
     def at(self, offset: int) -> Instruction | None:
         """The instruction that holds an offset of the module's text, if there is one."""

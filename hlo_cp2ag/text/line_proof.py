@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from hlo_cp2ag.text import side_process
 
-LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([^ ]+) = ")
-_NAME_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z0-9_.\-]+) = ")
+"""A head with any other name is none, and the `=` behind it one that stands where it should not."""
 # A raw dictionary on one line, strings emptied: what it holds is no structure, though it may look like an assignment.
 _RAW_CONFIG = re.compile(
     r"backend_config=\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}[^{}\n]*)*\}[^{}\n]*)*\}"
@@ -52,11 +52,10 @@ def prove_lines(
     """
     structure = side_process.start(lambda: _structure(text, data, start), len(data))
     names = LINE_HEADS.findall(text, start)
-    bad_name = "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS)
     if meanwhile is not None:
         meanwhile(names)
     found = structure()
-    if bad_name or not found:
+    if not found:
         return None
     percent, assigned = int.from_bytes(found[:8], "little"), int.from_bytes(found[8:16], "little")
     if assigned != len(names) and _assigned_outside(text, start) != len(names):
@@ -112,9 +111,11 @@ def _without_strings(structure: bytes) -> bytes | None:
         # A quote stays where a string was, so that nothing on its two sides seems to be neighbours.
         structure = b'"'.join(pieces[::2])
     if b"/" in structure:
-        structure = structure.replace(b"/*=*/", b"").replace(b"/**/", b"")
+        structure = structure.replace(b"/*=*/", b"")
         if b"/" in structure:
-            return None
+            structure = structure.replace(b"/**/", b"")
+            if b"/" in structure:
+                return None
     if b"'" in structure:
         structure = structure.replace(b"''", b"")  # mesh axes: 'x'
         if b"'" in structure:
@@ -145,7 +146,7 @@ def _reduce(brackets: bytes) -> bytes:
     """What is left of a run of brackets when matching neighbours cancel; a newline between them keeps them apart."""
     for _ in range(_MOST_PASSES):
         length = len(brackets)
-        brackets = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"").replace(b"()", b"")
         if length == len(brackets):
             return brackets
     # Nested so deep that passes over the whole would take too long.
