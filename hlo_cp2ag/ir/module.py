@@ -61,7 +61,7 @@ class LineForm(NamedTuple):
     operand_count: int
     """-1 where a number stands in the operands' place."""
     attributes: str
-    """All that stands behind the operands, metadata emptied."""
+    """All that stands behind the operands, metadata and names emptied."""
 
 
 class PlainLine(NamedTuple):
@@ -80,6 +80,7 @@ class PlainLine(NamedTuple):
     """What stands between the opcode's parentheses."""
     operands_start: int
     attributes: str
+    """All that stands behind the operands, as it is."""
     end: int
 
     @property

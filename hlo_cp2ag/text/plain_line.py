@@ -1,7 +1,8 @@
 """A line in XLA's own writing, cut by one regular expression.
 
-What has been found out about one such line holds for every other one that differs from it in names, numbers of
-parameters and metadata alone (`LineForm`): thousands of lines of a large module have some dozens of forms.
+What has been found out about one such line holds for every other one that differs from it in names (its own, of its
+operands and of what it calls), numbers of parameters and metadata alone (`LineForm`): thousands of lines of a large
+module have some dozens of forms.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ METADATA = re.compile(
 )
 """Metadata in the order in which XLA prints it, with the escapes that occur in names."""
 NO_METADATA = ", metadata={}"
+_SOME_NAME = re.compile(rf"%{_NAME}")
 _LONGEST = 4_000
 _A_NUMBER = -1
 """Stands for the count of operands where a number is in their place: `parameter(0)`."""
@@ -33,7 +35,7 @@ _A_NUMBER = -1
 def plain_line(text: str, start: int) -> PlainLine | None:
     """The instruction on the line that begins at `start`; None if it is written in any other way.
 
-    Names stand in front and among the operands alone: control predecessors are no part of this form.
+    Instructions' names stand in front and among the operands alone: control predecessors are no part of this form.
     The line must be one of which it is certain that it holds one whole instruction.
     """
     match = _LINE.match(text, start)
@@ -48,7 +50,7 @@ def plain_line(text: str, start: int) -> PlainLine | None:
     count = _A_NUMBER if operands[:1].isdigit() else operands.count("%")
     name_start = match.start(2)
     return PlainLine(
-        LineForm(shape, opcode, count, _without_metadata(attributes)),
+        LineForm(shape, opcode, count, _without_names(attributes)),
         name,
         name_start,
         name_start - 1 if root is None else match.start(1),
@@ -60,8 +62,11 @@ def plain_line(text: str, start: int) -> PlainLine | None:
     )
 
 
-def _without_metadata(attributes: str) -> str:
-    return METADATA.sub(NO_METADATA, attributes) if ", metadata={" in attributes else attributes
+def _without_names(attributes: str) -> str:
+    """Attributes without metadata and without names. In a string a name goes as well, which makes it no worse."""
+    if ", metadata={" in attributes:
+        attributes = METADATA.sub(NO_METADATA, attributes)
+    return _SOME_NAME.sub("%", attributes) if "%" in attributes else attributes
 
 
 def is_cut_alike(line: PlainLine, body: InstructionBody) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from hlo_cp2ag import HloError, parse, rewrite
 from hlo_cp2ag.ir.shape import parse_shape
+from hlo_cp2ag.lowering.call_graph import CALLING, calling_attributes
 from hlo_cp2ag.text import check_touched
 from hlo_cp2ag.text.plain_line import is_cut_alike
 from tests.corpus import corpus_modules, fixture_modules, ident, read
@@ -82,3 +83,49 @@ def test_a_line_like_a_known_one_but_for_a_fault_is_refused() -> None:
     for fault in ("add(%a %ringing.1)", "add(%a, %ringing.1", "add(f31[2] %a, %ringing.1)"):
         with pytest.raises(HloError):
             rewrite(parse(REPEATED.replace("add(%a, %ringing.1)", fault)))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ident)
+def test_calls_are_found_in_known_lines(path: Path) -> None:
+    for instruction in parse(read(path)).instructions():
+        try:
+            attributes = instruction.body.attributes
+        except HloError:
+            continue
+        if instruction.known_line is not None:
+            calls = [(a.name, a.value_span.start) for a in attributes if a.name in CALLING]
+            assert calling_attributes(instruction) == calls
+
+
+CALLER = """HloModule m
+
+%f (x: f32[2]) -> f32[2] {
+  ROOT %x = f32[2]{0} parameter(0)
+}
+
+ENTRY %main (p: f32[2]) -> f32[2] {
+  %p = f32[2]{0} parameter(0)
+  ROOT %c = f32[2]{0} custom-call(%p), custom_call_target="a"ATTRIBUTES
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        ", called_computations={%f}",
+        ",called_computations={%f}",
+        " , called_computations={%f}",
+        ", /*no*/ called_computations={%f}",
+        ', backend_config=", called_computations={%g}"',
+        ', frontend_attributes={a=", called_computations={%g}"}, called_computations={%f}',
+        ", backend_config={a, called_computations={%g}}",
+        ', metadata={op_name=", calls=%g"}, called_computations={%f}',
+    ],
+)
+def test_calls_in_unusual_writing(attributes: str) -> None:
+    caller = parse(CALLER.replace("ATTRIBUTES", attributes)).entry.find("c")
+    assert caller is not None
+    places = [(a.name, a.value_span.start) for a in caller.body.attributes if a.name in CALLING]
+    assert calling_attributes(caller) == places
+    assert len(places) == attributes.count("{%f}")
