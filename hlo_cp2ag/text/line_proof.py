@@ -24,6 +24,7 @@ _FLAT_CONFIG = re.compile(r"backend_config=\{[^{}\"\n]*\}")
 _STRUCTURE = b"{}()[]%=,\"'/*\r\t\n"
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
 _MOST_PASSES = 64
+_PIECE = 100_000
 _CLOSED_BY = dict(zip(b"([{", b")]}", strict=True))
 _NOT_STRUCTURE_OR_BACKSLASH = _NOT_STRUCTURE.replace(b"\\", b"")
 _NOT_BRACKETS_AT_ALL = bytes(c for c in range(256) if c not in b"{}()[]")
@@ -105,11 +106,19 @@ def _without_strings(structure: bytes) -> bytes | None:
     if b"\r" in structure or b"\t" in structure:
         return None
     if b'"' in structure:
-        pieces = structure.split(b'"')
-        if len(pieces) % 2 == 0 or b"\n" in b"".join(pieces[1::2]):
-            return None
-        # A quote stays where a string was, so that nothing on its two sides seems to be neighbours.
-        structure = b'"'.join(pieces[::2])
+        # Some lines at a time: a hundred thousand small pieces take many times the room of what they hold.
+        parts: list[bytes] = []
+        start = 0
+        while start < len(structure):
+            end = structure.find(b"\n", start + _PIECE)
+            end = len(structure) if end < 0 else end
+            pieces = structure[start:end].split(b'"')
+            if len(pieces) % 2 == 0 or b"\n" in b"".join(pieces[1::2]):
+                return None
+            # A quote stays where a string was, so that nothing on its two sides seems to be neighbours.
+            parts.append(b'"'.join(pieces[::2]))
+            start = end
+        structure = b"".join(parts)
     if b"/" in structure:
         structure = structure.replace(b"/*=*/", b"")
         if b"/" in structure:

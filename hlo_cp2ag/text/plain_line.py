@@ -8,6 +8,7 @@ module have some dozens of forms.
 from __future__ import annotations
 
 import re
+import sys
 
 from hlo_cp2ag.ir.module import InstructionBody, LineForm, PlainLine
 
@@ -49,15 +50,17 @@ def plain_line(text: str, start: int) -> PlainLine | None:
         return None
     count = _A_NUMBER if operands[:1].isdigit() else operands.count("%")
     name_start = match.start(2)
+    # Interned, for thousands of lines share these.
+    common = sys.intern(_without_names(attributes))
     return PlainLine(
-        LineForm(shape, opcode, count, _without_names(attributes)),
+        LineForm(sys.intern(shape), sys.intern(opcode), count, common),
         name,
         name_start,
         name_start - 1 if root is None else match.start(1),
         match.start(4),
         operands,
         match.start(5),
-        attributes,
+        common if attributes == common else attributes,
         end,
     )
 
