@@ -133,7 +133,8 @@ def bitcast_convert(site: Evaluation, instruction: Instruction, x: Moved) -> Mov
         result.element_type,
     ):
         return symbols.unknown(result.dimensions, f"{instruction.name} changes the width of elements")
-    if moved.conversions:
+    # A NaN that lost its payload is the same NaN, but not the same integer.
+    if moved.conversions or moved.lost_payload:
         return symbols.unknown(result.dimensions, f"{instruction.name} reads converted elements as another type")
     return moved
 
