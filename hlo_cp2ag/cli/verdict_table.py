@@ -66,6 +66,9 @@ def _untouched_lines(verdict: Verdict, before: str, after: str | None) -> Iterat
 def _run_lines(verdict: Verdict, before: str) -> Iterator[str]:
     for run in verdict.run:
         name = {"executor": "in the executor", "xla": "on XLA"}[run.engine]
+        if run.verdict == "not shown" and not verdict.run_required:
+            yield f"{before}: not run {name}: {run.reason}"
+            continue
         text = f"{before}: {run.verdict}: both modules give the same results when run {name}"
         yield text + (f": {run.reason}" if run.reason else "")
 
@@ -100,7 +103,8 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
         yield name, place.computation, str(place.line), _pairs(site), outcome, _time(site.seconds)
     yield "everything else", "", "", "", verdict.untouched.outcome, ""
     for run in verdict.run:
-        yield f"run: {run.engine}", "", "", "", run.verdict, _time(run.seconds)
+        outcome = "not run" if run.verdict == "not shown" and not verdict.run_required else run.verdict
+        yield f"run: {run.engine}", "", "", "", outcome, _time(run.seconds)
 
 
 def _pairs(site: SiteVerdict) -> str:

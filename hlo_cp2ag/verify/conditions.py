@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_cp2ag.executor.groups import axis_groups, group_table
+from hlo_cp2ag.executor.ops.collectives import permute_map
 from hlo_cp2ag.executor.registry import Context, integers
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, element_bits
@@ -25,15 +26,37 @@ def conditions(site: SiteMatch, arrival: Arrival, before: Context, after: Contex
 
 
 def _meetings(instruction: Instruction, context: Context) -> Groups:
-    """The sets of devices that meet in a collective."""
+    """The sets of devices that meet in a collective at most: all of an axis in a permute."""
     if instruction.opcode.startswith("collective-permute"):
         return axis_groups(context, instruction)
     return group_table(context, instruction).groups
 
 
+def _sure_meetings(instruction: Instruction, context: Context) -> Groups:
+    """The sets of devices that meet at least: those that pairs connect. Others need not come to a permute."""
+    if not instruction.opcode.startswith("collective-permute"):
+        return group_table(context, instruction).groups
+    received = permute_map(context, instruction)
+    leader = list(range(received.size))
+
+    def find(device: int) -> int:
+        while leader[device] != device:
+            leader[device] = leader[leader[device]]
+            device = leader[device]
+        return device
+
+    for target, source in enumerate(received.tolist()):
+        if source >= 0:
+            leader[find(target)] = find(source)
+    found: dict[int, list[int]] = {}
+    for device in range(received.size):
+        found.setdefault(find(device), []).append(device)
+    return tuple(map(tuple, found.values()))
+
+
 def _asks_more(site: SiteMatch, before: Context, after: Context) -> bool:
     """Whether devices meet in the second module that did not in the first."""
-    own = [frozenset(g) for i in _collectives(site.before_region) for g in _meetings(i, before)]
+    own = [frozenset(g) for i in _collectives(site.before_region) for g in _sure_meetings(i, before)]
     new = {frozenset(g) for i in _collectives(site.after_region) for g in _meetings(i, after)}
     return any(not any(group <= other for other in own) for group in new if len(group) > 1)
 

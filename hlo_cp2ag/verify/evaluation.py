@@ -148,7 +148,7 @@ class ModuleEvaluation:
         """
         instruction = node.instruction
         if instruction.opcode == "constant" and read_literal(instruction).elided:
-            return self.leaf(self.elided_key(instruction), instruction.shape)
+            return unknown_of(instruction.shape, f"constant {instruction.name} is elided: dump with large constants")
         name = mover_of(instruction.opcode)
         if name is None and find_op(instruction.opcode) is None:
             return unknown_of(instruction.shape, f"{instruction.opcode} {instruction.name} computes with data")

@@ -94,13 +94,16 @@ class Side:
 
     def is_output(self, place: int) -> bool:
         """Whether something but movement takes the value."""
-        return place == self.root or any(
-            self.movers[u] is None or self.movers[u] in _CALLS or self.movers[u] in _COMPUTES for u in self.users[place]
-        )
+        return place == self.root or any(self._takes_value(user) for user in self.users[place])
+
+    def _takes_value(self, user: int) -> bool:
+        mover = self.movers[user]
+        return not self.computable[user] and (mover is None or mover in _CALLS or mover in _COMPUTES)
 
     def can_be_traced(self, place: int) -> bool:
         """Whether an instruction moves data or computes from device ids and constants."""
-        return self.movers[place] is not None or self.computable[place]
+        opcode = self.instruction(place).opcode
+        return self.movers[place] is not None or self.computable[place] or opcode == "constant"
 
     def key(self, place: int, class_of: ClassOf) -> object:
         """The key of an instruction all of whose operands have classes."""
@@ -113,6 +116,20 @@ class Side:
         return key
 
     # ---- values
+
+    def forced_value(self, place: int) -> Moved:
+        """The symbolic value of an instruction, in which what has no counterpart and does not move data is unknown."""
+        while True:
+            try:
+                return self.value(place)
+            except Blocked as blocked:
+                by = self.place[id(blocked.by)]
+                shape = blocked.by.shape
+                known = [self._values.get((o, False)) for o in self.operands[by]]
+                why = next((v.why for v in known if isinstance(v, Symbols) and v.why), "")
+                text = f"{blocked.by.opcode} {blocked.by.name} computes with data"
+                self._values[by, False] = unknown_of(shape, f"{text} ({why})" if why else text)
+                self._blocked.clear()
 
     def value(self, place: int, deep: bool = False) -> Moved:
         """The symbolic value of an instruction. Raises Blocked.
@@ -439,7 +456,8 @@ class Matching:
             if is_collective(before.instruction(place).opcode) and self._report_site(place, only_refuted=True):
                 return True
         for place in self._open(before):
-            is_lone = before.movers[place] in _CALLS or before.movers[place] in _COMPUTES
+            mover = before.movers[place]
+            is_lone = not before.computable[place] and (mover is None or mover in _CALLS or mover in _COMPUTES)
             if before.can_be_traced(place) and not (is_lone and before.waiting[place] == 0):
                 if before.is_output(place) and self._report_site(place):
                     return True
@@ -464,7 +482,7 @@ class Matching:
         if other is not None:
             try:
                 shape = instruction.shape
-                mine = after.value(other)
+                mine = after.forced_value(other)
                 if after.instruction(other).shape.to_text() != shape.to_text():
                     text = after.instruction(other).shape.to_text()
                     found = Disagreement(False, f"it is {text}, not {shape.to_text()}")
@@ -474,9 +492,6 @@ class Matching:
                         found = self._deep_disagreement(place, other) or found
                 site = SiteMatch(instruction, after.instruction(other), found)
                 site.after_region = after.region(other)
-            except Blocked as blocked:
-                why = f"it hangs on {blocked.by.opcode} {blocked.by.name}, which has no counterpart"
-                site = SiteMatch(instruction, after.instruction(other), Disagreement(False, why))
             except TooLarge as error:
                 why = f"too large: {error.size:,} bytes of symbols (--max-memory)"
                 site = SiteMatch(instruction, after.instruction(other), Disagreement(False, why))

@@ -203,6 +203,10 @@ class Proof:
             Side(evaluation, computation, keys)
             for evaluation, computation, keys in zip(self._evaluations, (own, new), self._keys, strict=True)
         ]
+        # What is called has to have its counterpart before anybody asks on either side.
+        for node in sides[0].nodes:
+            for called in sides[0].evaluation.index.all_called(node.instruction).values():
+                self._class_of_before(called)
         matching = Matching(sides[0], sides[1], self._class_of_before, self._class_of_after)
         matching.run()
         return matching

@@ -44,7 +44,7 @@ def site_verdict(
         return verdict("not shown", _explained(found.why))
     if found is not None:
         example = _counterexample(matching, site, found)
-        return verdict("failed", _what_is_wrong(matching, site, found, example), counterexample=example)
+        return verdict("failed", _what_is_wrong(matching, found), counterexample=example)
     reason = unordered_sites(matching, site)
     if reason:
         return verdict("not shown", reason)
@@ -111,13 +111,13 @@ def _coordinates(index: int, dimensions: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, found)) + "]" if found else ""
 
 
-def _what_is_wrong(matching: Matching, site: SiteMatch, found: Disagreement, example: Counterexample) -> str:
+def _what_is_wrong(matching: Matching, found: Disagreement) -> str:
     if _is_backfill(matching, found):
         devices = _devices(found.devices or (found.device,))
         are, keep = ("is", "its") if len(found.devices or (0,)) == 1 else ("are", "their")
         return f"{devices} {are} no target; XLA gives zeros, the module keeps {keep} own shard"
-    where = f"device {found.device}" + (f" in {found.element}" if found.element else "")
-    return f"{where} should hear {example.expected}, gets {example.got} at [{','.join(map(str, found.index))}]"
+    where = f" in element {'.'.join(map(str, found.element))}" if found.element else ""
+    return f"it moves the wrong data to {_devices(found.devices)}{where}"
 
 
 def _is_backfill(matching: Matching, found: Disagreement) -> bool:
@@ -129,6 +129,8 @@ def _is_backfill(matching: Matching, found: Disagreement) -> bool:
 
 
 def _devices(devices: tuple[int, ...]) -> str:
+    if not devices:
+        return "every device"
     if len(devices) == 1:
         return f"device {devices[0]}"
     shown = [str(d) for d in devices[:8]]
