@@ -156,3 +156,13 @@ def test_imports_run_downward(path: Path) -> None:
     used = set(re.findall(r"(?:from|import) hlo_cp2ag\.(\w+)", path.read_text())) & set(ROOMS)
     assert all(ROOMS.index(other) <= ROOMS.index(room) for other in used), used
     assert not (room == "executor" and "lowering" in used)
+
+
+def test_verify_can_be_called_whatever_was_imported_before() -> None:
+    """The function and the room have one name."""
+    text = (
+        "ENTRY m { p = f32[2] parameter(0) ROOT r = f32[2] collective-permute(p), source_target_pairs={{0,1},{1,0}} }"
+    )
+    for first in ("pass", "import hlo_cp2ag.verify.report", "hlo_cp2ag.verify(m, m, 2)"):
+        program = f"import hlo_cp2ag\nm = hlo_cp2ag.parse('{text}')\n{first}\nassert hlo_cp2ag.verify(m, m, 2).ok"
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
