@@ -165,6 +165,8 @@ class Side:
     def _is_leaf(self, place: int, deep: bool) -> bool:
         if self.classes[place] is None or self.computable[place]:
             return False
+        if self.evaluation.has_computable_part(self.instruction(place)):
+            return False
         mover = self.movers[place]
         return not (deep and mover is not None and mover not in _CALLS and mover not in _COMPUTES)
 
