@@ -26,7 +26,7 @@ from hlo_cp2ag.verify.movement import Moved, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
 _CALLS = frozenset(("call", "fusion", "while", "conditional", "async-start"))
-_COMPUTES = frozenset(("add", "or", "xor", "and", "maximum", "reduce", "convert"))
+_COMPUTES = frozenset(("add", "or", "xor", "and", "maximum", "minimum", "reduce", "convert"))
 """Ops that move data beside zeros only, or there and back: what they are given elsewhere is a value of its own."""
 
 ClassOf = Callable[[Computation], int]

@@ -346,11 +346,14 @@ def _explained(x: Symbols, why: str) -> Symbols:
     return Symbols(x.codes, x.dims, x.conversions, x.lost_payload, why)
 
 
-@moves("and")
+@moves("and", "minimum")
 def and_(site: Evaluation, instruction: Instruction, x: Moved, y: Moved) -> Moved:
-    """Zero beside zero bits, the data beside set ones; else unknown."""
+    """Zero beside zero bits, the data beside set ones; else unknown. The lesser one too, where nothing is negative."""
     shape = array_shape(instruction)
     a, b = site.traced(x, instruction, 0), site.traced(y, instruction, 1)
+    why = f"{instruction.opcode} {instruction.name} computes with data"
+    if instruction.opcode == "minimum" and shape.element_type[0] not in "up":
+        return symbols.unknown(shape.dimensions, why)
     if a.is_empty:
         return a
     ones = 1 if shape.element_type == "pred" else (1 << element_bits(shape.element_type)) - 1
@@ -359,7 +362,7 @@ def and_(site: Evaluation, instruction: Instruction, x: Moved, y: Moved) -> Move
     p, q = np.broadcast_arrays(p, q)
     symbols.require_room(2 * p.size)
     codes = np.where((p == 0) | (q == 0), 0, np.where(p == full, q, np.where(q == full, p, symbols.UNKNOWN)))
-    return _explained(symbols.combined([a, b], codes, dims), f"and {instruction.name} computes with data")
+    return _explained(symbols.combined([a, b], codes, dims), why)
 
 
 @moves("reduce")

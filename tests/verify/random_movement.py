@@ -179,7 +179,7 @@ class RandomModule(RandomText):
         other = self.line(shape, f"select({mask}, {zero}, {self.like(x).name})")
         if self.rng.random() < 0.3:
             other = self.constant(x)
-        opcode = str(self.one("add", "or", "xor", "maximum", "and"))
+        opcode = str(self.one("add", "or", "xor", "maximum", "and", "minimum"))
         if opcode == "xor" and x.element == "pred":
             opcode = "or"
         return self.add(x.element, x.dims, f"{opcode}({one}, {other})")

@@ -30,10 +30,13 @@ from hlo_cp2ag.verify.symbols import UNKNOWN
 from .random_movement import RandomModule
 
 MAY_BE_UNKNOWN = (
-    *("add", "or", "xor", "maximum", "and", "reduce", "all-reduce", "reduce-scatter", "convert", "bitcast-convert"),
+    *("add", "or", "xor", "maximum", "and", "minimum", "reduce", "all-reduce", "reduce-scatter", "convert", "bitcast-convert"),
     *("bitcast", "select", "concatenate", "pad", "dynamic-update-slice", "conditional"),
 )
 """Ops that compute with data at times, or that meet data of several element types."""
+
+SIGNALLING_NANS = {"f64": (0x7F, 0xF0), "f32": (0x7F, 0x80), "bf16": (0x7F, 0x81)}
+"""The highest byte, its sign aside, and the next one."""
 
 
 def random_bits(shape: ArrayShape, devices: int, rng: np.random.Generator) -> np.ndarray:
@@ -47,6 +50,12 @@ def random_bits(shape: ArrayShape, devices: int, rng: np.random.Generator) -> np
     raw[chance < 0.1] = 0xFF
     raw[(chance > 0.1) & (chance < 0.2)] = 0
     raw[(chance > 0.15) & (chance < 0.2), -1] = 0x80
+    signalling = SIGNALLING_NANS.get(shape.element_type)
+    if signalling is not None:
+        high, low = signalling
+        chosen = (chance > 0.2) & (chance < 0.3)
+        raw[chosen, -1] = raw[chosen, -1] & 0x80 | high
+        raw[chosen, -2] = raw[chosen, -2] & 0x0F | low
     return np.ascontiguousarray(raw).view(dtype)[..., 0]
 
 
