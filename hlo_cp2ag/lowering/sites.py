@@ -7,32 +7,34 @@ from collections.abc import Iterator
 
 from hlo_cp2ag.ir.module import HloModule, Instruction
 
-_PERMUTE = re.compile(r"collective-permute(?:-start)?[ \t\r\n]*\(")
+_PERMUTE = "collective-permute"
+_OPCODE = re.compile(r"([a-z\-]+)[ \t\r\n]*\(")
 
 
 def permutes(module: HloModule) -> Iterator[Instruction]:
-    """All collective-permutes and collective-permute-starts in text order."""
-    return instructions_with(module, _PERMUTE)
+    """All collective-permutes and collective-permute-starts in text order.
 
-
-def instructions_with(module: HloModule, pattern: re.Pattern[str]) -> Iterator[Instruction]:
-    """The instructions at whose opcode `pattern` matches, in text order.
-
-    A match in a string, a comment or an operand's name is none: the instruction that holds the place must have its
-    opcode exactly there.
+    What looks like one in a string, a comment or an operand's name is none: the instruction that holds the place must
+    have its opcode exactly there.
     """
     text = module.text
-    for match in pattern.finditer(text):
-        offset = match.start()
-        if offset and (text[offset - 1].isalnum() or text[offset - 1] in "_.-%\"'"):
-            continue
-        instruction = instruction_at(module, offset)
+    offset = text.find(_PERMUTE)
+    while offset >= 0:
+        match = _OPCODE.match(text, offset)
         if (
-            instruction is not None
-            and match.group().rstrip("( \t\r\n") == instruction.opcode
-            and instruction.body.opcode_span.start == offset
+            match is not None
+            and match[1] in (_PERMUTE, f"{_PERMUTE}-start")
+            and not (offset and (text[offset - 1].isalnum() or text[offset - 1] in "_.-%\"'"))
         ):
-            yield instruction
+            instruction = instruction_at(module, offset)
+            if instruction is not None and match[1] == instruction.opcode and _opcode_start(instruction) == offset:
+                yield instruction
+        offset = text.find(_PERMUTE, offset + len(_PERMUTE))
+
+
+def _opcode_start(instruction: Instruction) -> int:
+    line = instruction.known_line
+    return line.opcode_start if line is not None else instruction.body.opcode_span.start
 
 
 def instruction_at(module: HloModule, offset: int) -> Instruction | None:

@@ -1,4 +1,8 @@
-"""Proves rewrites: the rest untouched, each site moving the right data, both modules agreeing when run."""
+"""Proves rewrites: the rest untouched, each site moving the right data, both modules agreeing when run.
+
+`hlo_cp2ag.verify` is a function and this room at once: Python puts a loaded room where the function stood, so the room
+can be called as well.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hlo_cp2ag.verify.report import Verdict
+    from hlo_cp2ag.verify.verification import verify
+
+__all__ = ["Verdict", "verify"]
 
 
-class _Package(ModuleType):
-    """The package and the function of its name are one attribute of `hlo_cp2ag`; whichever was there first is called."""
+class _Room(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`verification.verify`."""
+        from hlo_cp2ag.verify.verification import verify
 
-    def __call__(self, *args: Any, **options: Any) -> Verdict:
-        from hlo_cp2ag.verify.verify import verify
-
-        return verify(*args, **options)
+        return verify(*args, **kwargs)
 
 
-sys.modules[__name__].__class__ = _Package
+def __getattr__(name: str) -> object:
+    if name == "verify":
+        from hlo_cp2ag.verify.verification import verify
+
+        return verify
+    if name == "Verdict":
+        from hlo_cp2ag.verify.report import Verdict
+
+        return Verdict
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+sys.modules[__name__].__class__ = _Room

@@ -39,16 +39,10 @@ def opt_barrier(site: Evaluation, instruction: Instruction, *operands: Moved) ->
     return operands[0] if len(operands) == 1 else operands
 
 
-@moves("add-dependency", "domain", "all-reduce-done", "async-update")
+@moves("domain", "all-reduce-done", "async-update")
 def first_operand(site: Evaluation, instruction: Instruction, x: Moved, *rest: Moved) -> Moved:
     """The first operand."""
     return x
-
-
-@moves("after-all")
-def after_all(site: Evaluation, instruction: Instruction, *operands: Moved) -> Moved:
-    """A token."""
-    return Token()
 
 
 @moves("call", "fusion")

@@ -21,6 +21,7 @@ from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.verify import collective_movement, symbols
 from hlo_cp2ag.verify.bits import array_of_symbols, codes_of_bits
 from hlo_cp2ag.verify.control_movement import mover_of
+from hlo_cp2ag.verify.graph import is_stateful
 from hlo_cp2ag.verify.movement import MOVERS, Moved, Traced, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
@@ -125,7 +126,11 @@ class ModuleEvaluation:
         return cast(Array, value)
 
     def call(self, computation: Computation, operands: tuple[Moved, ...]) -> Moved:
-        """What a computation returns of operands."""
+        """What a computation returns of operands; unknown if it does anything besides."""
+        for node in self.index.nodes(computation):
+            if is_stateful(node.instruction):
+                inside = f"{node.instruction.opcode} {node.instruction.name}"
+                return unknown_of(computation.root.shape, f"{inside} does more than to compute its result")
         values: dict[int, Moved] = {}
         parameters = self.index.parameters(computation)
         for parameter, operand in zip(parameters, operands, strict=True):

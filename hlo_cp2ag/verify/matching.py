@@ -209,6 +209,8 @@ class Matching:
         self._next = 1
         self.sites: list[SiteMatch] = []
         self.differences: list[Difference] = []
+        self.extra: list[Instruction] = []
+        """What the second computation has besides and no site needs."""
         table = LeafTable(before.evaluation.context.grid.device_count)
         before.evaluation.table = after.evaluation.table = table
         self.table = table
@@ -645,6 +647,7 @@ class Matching:
             if after.can_be_traced(place):
                 if not after.users[place] and place != after.root:
                     self._refuse_broken(place)
+                    self.extra += after.region(place)
             elif not has_failed or after.waiting[place] == 0:
                 text = f"{instruction.opcode} {instruction.name} is in the second module only"
                 self.differences.append(Difference(text, None, instruction))

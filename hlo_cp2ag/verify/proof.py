@@ -11,7 +11,8 @@ from hlo_cp2ag.ir.module import Computation, HloModule
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.lowering.uniformity import Arrival, Uniformity
 from hlo_cp2ag.topology.process_grid import ProcessGrid
-from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation
+from hlo_cp2ag.verify.conditions import with_called
+from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation, is_collective
 from hlo_cp2ag.verify.graph import Keys
 from hlo_cp2ag.verify.matching import Difference, Matching, Side
 from hlo_cp2ag.verify.report import Remark, SiteVerdict, UntouchedVerdict
@@ -222,7 +223,9 @@ class Proof:
             if moved is not None:
                 differences.append(moved)
         before, after = (e.context for e in self._evaluations)
-        arrival = self._arrival(own) if matching.sites else Arrival(True)
+        arrival = self._arrival(own) if matching.sites or matching.extra else Arrival(True)
+        if not arrival.together:
+            differences += self._unreached(matching, arrival)
         verdicts = [
             site_verdict(matching, site, arrival, before, after, self._ignore_nan_payload) for site in matching.sites
         ]
@@ -231,6 +234,13 @@ class Proof:
         self._settle(own, new)
         if own.name == new.name and not differences and all(v.outcome == "shown" for v in verdicts):
             self._by_name.add(own.name)
+
+    def _unreached(self, matching: Matching, arrival: Arrival) -> Iterator[Difference]:
+        """Collectives that nobody needs, but that devices would wait in."""
+        for instruction in with_called(matching.extra, self._evaluations[1].index):
+            if is_collective(instruction.opcode):
+                text = f"{instruction.opcode} {instruction.name} is in the second module only, and not all devices may come to it"
+                yield Difference(f"{text}: {arrival.reason}", None, instruction, certain=False)
 
     @cached_property
     def _is_scheduled(self) -> bool:
