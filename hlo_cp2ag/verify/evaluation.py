@@ -162,9 +162,7 @@ class ModuleEvaluation:
         name = mover_of(instruction.opcode)
         if name is None and find_op(instruction.opcode) is None:
             return unknown_of(instruction.shape, f"{instruction.opcode} {instruction.name} computes with data")
-        if id(instruction) not in self._checked:
-            check_instruction(self.context, self.index, node)
-            self._checked.add(id(instruction))
+        self.check(node)
         if self._is_computed(instruction, operands):
             self._require_room(instruction)
             with np.errstate(all="ignore"):
@@ -201,6 +199,13 @@ class ModuleEvaluation:
                 width = dtype_of(array.element_type).itemsize
                 symbols.require_room(array.element_count * width * self.context.lanes // 16)
 
+    def check(self, node: Node) -> None:
+        """Raise HloSyntaxError for an instruction that no module may have; others than the executor's are not known."""
+        instruction = node.instruction
+        if id(instruction) not in self._checked and find_op(instruction.opcode) is not None:
+            check_instruction(self.context, self.index, node)
+            self._checked.add(id(instruction))
+
     def leaf(self, key: tuple[object, ...], shape: Shape) -> Moved:
         """A value that the site is given."""
         if isinstance(shape, TupleShape):
@@ -226,7 +231,8 @@ class ModuleEvaluation:
             parts = [self._parts.get(id(o), self._computed.get(id(o), False)) for o in operands]
             found: Parts = tuple(parts) if opcode == "tuple" or len(parts) > 1 else parts[0]
             if opcode == "get-tuple-element" and isinstance(found, tuple):
-                found = found[integer(instruction, "index")]
+                number = integer(instruction, "index")
+                found = number in range(len(found)) and found[number]
             if isinstance(found, tuple):
                 self._parts[id(instruction)] = found
             return _all_of(found)

@@ -30,7 +30,9 @@ def renamed(text: Text) -> Iterator[Mutant]:
     names = {line.name: f"{line.name}.renamed" for _, line in text.instructions()}
     if not names:
         return
-    pattern = re.compile(r"(?<![\w.\-%])(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + r")(?![\w.\-])")
+    pattern = re.compile(
+        r"(?<![\w.\-%])(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + r")(?![\w.\-])"
+    )
     lines = []
     for line in text.lines:
         if isinstance(line, Line):
@@ -65,7 +67,10 @@ def attribute_that_says_nothing(text: Text) -> Iterator[Mutant]:
     """constrain_layout, metadata, groups as an iota."""
     for n, line in text.instructions():
         if line.opcode == "all-gather" and line.attribute("constrain_layout") is None:
-            yield f"{line.name} constrained", text.edited({n: replace(line, tail=f", constrain_layout=true{line.tail}")})
+            yield (
+                f"{line.name} constrained",
+                text.edited({n: replace(line, tail=f", constrain_layout=true{line.tail}")}),
+            )
         named = replace(line, tail=line.tail + ', metadata={op_name="mutant"}')
         if line.attribute("metadata") is None:
             yield f"{line.name} with metadata", text.edited({n: named})
@@ -110,7 +115,7 @@ def _kept(kind: str, line: Line, dims: list[int]) -> list[str]:
         "opt-barrier": [f"mutant = {shape} opt-barrier({name})"],
         "tuple": [f"mutant.0 = ({shape}, {shape}) tuple({name}, {name})",
                   f"mutant = {shape} get-tuple-element(mutant.0), index=1"],
-        "select": [f"mutant.0 = pred[] constant(true)", f"mutant.1 = {element}[] constant({zero})",
+        "select": ["mutant.0 = pred[] constant(true)", f"mutant.1 = {element}[] constant({zero})",
                    f"mutant.2 = {shape} broadcast(mutant.1), dimensions={{}}",
                    f"mutant = {shape} select(mutant.0, {name}, mutant.2)"],
     }  # fmt: skip
@@ -145,7 +150,10 @@ def _kept(kind: str, line: Line, dims: list[int]) -> list[str]:
         found["or"] = [f"mutant.0 = {element}[] constant({zero})", f"mutant.1 = {shape} broadcast(mutant.0), dimensions={{}}",
                        f"mutant = {shape} or(mutant.1, {name})"]  # fmt: skip
         if wide:
-            found["convert"] = [f"mutant.0 = {of_type(shape, wide)} convert({name})", f"mutant = {shape} convert(mutant.0)"]
+            found["convert"] = [
+                f"mutant.0 = {of_type(shape, wide)} convert({name})",
+                f"mutant = {shape} convert(mutant.0)",
+            ]
     if element in _SAME_WIDTH:
         other = of_type(shape, _SAME_WIDTH[element])
         found["bitcast-convert"] = [f"mutant.0 = {other} bitcast-convert({name})",
@@ -180,6 +188,8 @@ def index_written_otherwise(text: Text) -> Iterator[Mutant]:
     """An index plus zero, times one, in another type, less what was added."""
     for n, line in text.instructions("dynamic-slice", "gather", "dynamic-update-slice"):
         first = 2 if line.opcode == "dynamic-update-slice" else 1
+        if len(line.operands) <= first:
+            continue
         index = line.operands[first]
         shape = text.shape_of(n, index)
         if shape is None or "[]" not in shape:
@@ -248,7 +258,7 @@ def operand_moved_and_back(text: Text) -> Iterator[Mutant]:
         dims = line.attribute("dimensions")
         copied = [f"{line.indent}mutant = {own} copy({line.operands[0]})", line.with_operands(["mutant"])]
         yield f"{line.name}: copied", text.edited({n: copied})
-        if len(line.dims) > 1 and line.opcode == "collective-permute" or dims in ("{0}",) and len(line.dims) > 1:
+        if (len(line.dims) > 1 and line.opcode == "collective-permute") or (dims in ("{0}",) and len(line.dims) > 1):
             for d, undone in ((1, True), (1, False), (0, True)):
                 if line.opcode == "all-gather" and d == 0:
                     continue

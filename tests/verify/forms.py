@@ -127,7 +127,9 @@ def by_tool(name: str, before: str, replicas: int, partitions: int, level: str =
     return Form(name, before, hlo_cp2ag.to_text(result.module), replicas, partitions, level)
 
 
-def by_hand(name: str, setting: Setting, lines: str, result: str = "cp", helpers: str = "", level: str = "source") -> Form:
+def by_hand(
+    name: str, setting: Setting, lines: str, result: str = "cp", helpers: str = "", level: str = "source"
+) -> Form:
     """A permute of `setting` against lines that make the same."""
     before = setting.module([setting.permute()])
     after = setting.module(lines_of(lines), result, helpers)

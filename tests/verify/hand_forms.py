@@ -29,6 +29,10 @@ OFFSET = """
 PICK = "cp = f32[2,3] dynamic-slice(ag, start, none), dynamic_slice_sizes={2,3}"
 
 
+PARTS = "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=0"
+ALONG = "use_global_device_ids=true, dimensions={0}"
+
+
 def hand_forms() -> list[Form]:
     """All of them."""
     return [*_indices(), *_masks(), *_groups(), *_dimensions()]
@@ -94,13 +98,13 @@ def _indices() -> list[Form]:
             parts = f32[4,2,3] reshape(ag)
             {IDENTITY}
             {looked_up()}
-            cp = f32[2,3] gather(parts, source), offset_dims={{0,1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=0, slice_sizes={{1,2,3}}
+            cp = f32[2,3] gather(parts, source), offset_dims={{0,1}}, {PARTS}, slice_sizes={{1,2,3}}
         """),
         by_hand("gather op of the table", full, f"""
             {GATHER}
             {IDENTITY}
             table = s32[4] constant({{1,3,0,2}})
-            source = s32[] gather(table, id), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=0, slice_sizes={{1}}
+            source = s32[] gather(table, id), offset_dims={{}}, {PARTS}, slice_sizes={{1}}
             {OFFSET}
             {PICK}
         """),
@@ -134,7 +138,7 @@ def _indices() -> list[Form]:
             one = f32[1,2,3] dynamic-slice(turned, source, none, none), dynamic_slice_sizes={{1,2,3}}
             cp = f32[2,3] reshape(one)
         """),
-        by_hand("chosen by a conditional", Setting(1, 4, ((0, 0), (1, 0))[1:] + ((0, 1),)), f"""
+        by_hand("chosen by a conditional", Setting(1, 4, ((1, 0), (0, 1))), f"""
             {GATHER}
             {IDENTITY}
             two = u32[] constant(2)
@@ -252,21 +256,21 @@ def _groups() -> list[Form]:
     eight = Setting(1, 8, halves)
     return [
         by_hand("subgroups", eight, f"""
-            ag = f32[8,3] all-gather(p), channel_id=2, replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}}, use_global_device_ids=true, dimensions={{0}}
+            ag = f32[8,3] all-gather(p), channel_id=2, replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}}, {ALONG}
             {IDENTITY}
             {looked_up("{3,0,1,2,2,1,0,3}", 8)}
             {OFFSET}
             {PICK}
         """),
         by_hand("subgroups in odd order", eight, f"""
-            ag = f32[8,3] all-gather(p), channel_id=2, replica_groups={{{{7,4,6,5}},{{2,0,3,1}}}}, use_global_device_ids=true, dimensions={{0}}
+            ag = f32[8,3] all-gather(p), channel_id=2, replica_groups={{{{7,4,6,5}},{{2,0,3,1}}}}, {ALONG}
             {IDENTITY}
             {looked_up("{2,1,3,0,2,3,1,0}", 8)}
             {OFFSET}
             {PICK}
         """),
         by_hand("one group in odd order", Setting(1, 4, FULL), f"""
-            ag = f32[8,3] all-gather(p), channel_id=2, replica_groups={{{{3,1,0,2}}}}, use_global_device_ids=true, dimensions={{0}}
+            ag = f32[8,3] all-gather(p), channel_id=2, replica_groups={{{{3,1,0,2}}}}, {ALONG}
             {IDENTITY}
             {looked_up("{1,0,2,3}")}
             {OFFSET}
@@ -287,7 +291,7 @@ def _groups() -> list[Form]:
             {PICK}
         """),
         by_hand("groups by iota", Setting(2, 4, ((0, 1), (1, 0), (3, 2))), f"""
-            ag = f32[4,3] all-gather(p), channel_id=2, replica_groups=[4,2]<=[8], use_global_device_ids=true, dimensions={{0}}
+            ag = f32[4,3] all-gather(p), channel_id=2, replica_groups=[4,2]<=[8], {ALONG}
             {IDENTITY}
             {looked_up("{1,0,1,0}")}
             {OFFSET}

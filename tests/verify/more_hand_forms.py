@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .forms import Form, Setting, by_hand, lines_of, module_text, pairs_text, ring
+from .forms import Form, Pairs, Setting, by_hand, lines_of, module_text, pairs_text, ring
 from .hand_forms import ALL, CHAIN, FULL, GATHER, IDENTITY, OFFSET, PICK, looked_up
 
 INTEGER_ZEROS = """
@@ -111,6 +111,10 @@ def _collectives() -> list[Form]:
     ]  # fmt: skip
 
 
+def back_of(pairs: Pairs) -> Pairs:
+    return tuple((t, s) for s, t in pairs)
+
+
 def _permutes() -> list[Form]:
     full = Setting(1, 4, FULL)
     integers = Setting(1, 4, FULL, "s32")
@@ -143,7 +147,7 @@ def _permutes() -> list[Form]:
     ])  # fmt: skip
     packed = module_text(full.header, [
         *frame,
-        f"both = f32[4,3] concatenate(p, q), dimensions={{0}}",
+        "both = f32[4,3] concatenate(p, q), dimensions={0}",
         f"moved = f32[4,3] collective-permute(both), channel_id=1, {pairs_text(FULL)}",
         f"one = {shape} slice(moved), slice={{[0:2], [0:3]}}",
         f"two = {shape} slice(moved), slice={{[2:4], [0:3]}}",
@@ -178,7 +182,7 @@ def _permutes() -> list[Form]:
         pair("two permutes folded", [full.permute("p", "one", ring(4)), full.permute("one", "cp", CHAIN)],
              [full.permute("p", "cp", ((0, 2), (1, 3), (3, 1)))]),
         pair("identity removed", [full.permute("p", "cp", tuple((i, i) for i in range(4)))], [], "p"),
-        pair("there and back removed", [full.permute("p", "one", FULL), full.permute("one", "cp", tuple((t, s) for s, t in FULL))],
+        pair("there and back removed", [full.permute("p", "one", FULL), full.permute("one", "cp", back_of(FULL))],
              [], "p"),
         pair("no pairs, zeros", [full.permute("p", "cp", ())],
              ["zero = f32[] constant(0)", "cp = f32[2,3] broadcast(zero), dimensions={}"]),

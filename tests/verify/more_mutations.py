@@ -102,7 +102,9 @@ def branches_exchanged(text: Text) -> Iterator[Mutant]:
 @mutation
 def dimension_changed(text: Text) -> Iterator[Mutant]:
     """The dimension of a collective, a concatenation or an iota, with the shape where that follows."""
-    for n, line in text.instructions("all-gather", "all-to-all", "reduce-scatter", "concatenate", "iota", "reverse", "reduce"):
+    for n, line in text.instructions(
+        "all-gather", "all-to-all", "reduce-scatter", "concatenate", "iota", "reverse", "reduce"
+    ):
         name = "iota_dimension" if line.opcode == "iota" else "dimensions"
         value = line.attribute(name)
         if value is None or line.dims is None or not value.strip("{}").isdecimal():
@@ -300,7 +302,9 @@ def header_changed(text: Text) -> Iterator[Mutant]:
             if edited != line:
                 yield f"{name}={new}", text.edited({head: edited})
         yield f"no {name}", text.edited({head: re.sub(rf", {name}=\d+", "", line)})
-    swapped = line.replace("replica_count", "@").replace("num_partitions", "replica_count").replace("@", "num_partitions")
+    swapped = (
+        line.replace("replica_count", "@").replace("num_partitions", "replica_count").replace("@", "num_partitions")
+    )
     yield "swapped", text.edited({head: swapped})
 
 
@@ -321,38 +325,37 @@ def converted_there_and_back(text: Text) -> Iterator[Mutant]:
 
 @mutation
 def zeros_added(text: Text) -> Iterator[Mutant]:
-    """Which keeps integers, but not a -0.0; ones, which keep nothing; and a product with one."""
+    """Which keeps integers; and ones, which keep nothing."""
     for n, line in text.results():
-        if line.dims is None or line.element in ("pred", "c64"):
+        if line.dims is None or line.element[0] not in "su":
             continue
-        for opcode, value in (("add", "0"), ("add", "1"), ("subtract", "0"), ("add", "-0"), ("maximum", "0")):
-            if value == "-0" and line.element[0] not in "fb":
-                continue
-            made = text.after_result(n, lambda name, shape, opcode=opcode, value=value: [  # type: ignore[misc]
-                f"mutant.0 = {line.element}[] constant({value})",  # noqa: B023
-                f"mutant.1 = {shape} broadcast(mutant.0), dimensions={{}}",
-                f"mutant = {shape} {opcode}({name}, mutant.1)",
-            ])  # fmt: skip
-            computes = opcode in ("subtract", "maximum") or value == "-0"
-            if made and not computes:
-                yield f"{line.name}: {opcode} {value}", made
+        for value in ("0", "1"):
+            made = _combined(text, n, line, "add", value)
+            if made:
+                yield f"{line.name}: add {value}", made
+
+
+def _combined(text: Text, n: int, line: Line, opcode: str, value: str) -> str | None:
+    return text.after_result(n, lambda name, shape: [
+        f"mutant.0 = {line.element}[] constant({value})", f"mutant.1 = {shape} broadcast(mutant.0), dimensions={{}}",
+        f"mutant = {shape} {opcode}({name}, mutant.1)",
+    ])  # fmt: skip
 
 
 @outside
 def computed_with(text: Text) -> Iterator[Mutant]:
-    """What no site does with data: products, negations, differences, even where they keep it."""
+    """What no site does with data: products, negations, sums of floats, even where they keep it. (-0.0 + 0.0 is 0.0.)"""
     for n, line in text.results():
         if line.dims is None or line.element == "pred":
             continue
-        one = _ONE.get(line.element, "1")
-        for opcode, value in (("multiply", one), ("subtract", "0"), ("divide", one), ("maximum", "0")):
-            if opcode == "maximum" and line.element == "c64" or value == "0" and line.element == "c64":
-                continue
-            made = text.after_result(n, lambda name, shape, opcode=opcode, value=value: [  # type: ignore[misc]
-                f"mutant.0 = {line.element}[] constant({value})",  # noqa: B023
-                f"mutant.1 = {shape} broadcast(mutant.0), dimensions={{}}",
-                f"mutant = {shape} {opcode}({name}, mutant.1)",
-            ])  # fmt: skip
+        one, zero = _ONE.get(line.element, "1"), "(0, 0)" if line.element == "c64" else "0"
+        ways = [("multiply", one), ("subtract", zero), ("divide", one)]
+        if line.element[0] not in "su":
+            ways += [("add", zero), ("add", one), ("add", "-0")]
+        if line.element[0] in "fbsu":
+            ways.append(("maximum", "0"))
+        for opcode, value in ways:
+            made = _combined(text, n, line, opcode, value) if value != "-0" or line.element != "c64" else None
             if made:
                 yield f"{line.name}: {opcode} {value}", made
         made = text.after_result(n, lambda name, shape: [f"mutant = {shape} negate({name})"])
@@ -365,12 +368,12 @@ def moved_after(text: Text) -> Iterator[Mutant]:
     """The result reversed, turned by one row, read in another order, permuted once more, its first row everywhere."""
     for n, line in text.results():
         dims = line.dims
-        if not dims or "{" in line.shape and text.lines and "is_scheduled" in str(text.lines[0]):
+        if not dims or ("{" in line.shape and text.lines and "is_scheduled" in str(text.lines[0])):
             continue
         shape = line.shape
         wide = [d for d, size in enumerate(dims) if size > 1]
         for d in wide:
-            made = text.after_result(n, lambda name, _, d=d: [f"mutant = {shape} reverse({name}), dimensions={{{d}}}"])  # type: ignore[misc] # noqa: B023, E501
+            made = text.after_result(n, lambda name, _, d=d: [f"mutant = {shape} reverse({name}), dimensions={{{d}}}"])  # type: ignore[misc] # noqa: B023
             if made:
                 yield f"{line.name}: reversed in {d}", made
         flipped = dims[::-1]
@@ -387,4 +390,7 @@ def moved_after(text: Text) -> Iterator[Mutant]:
         first = ", ".join(f"[0:{1 if d == 0 else s}]" for d, s in enumerate(dims))
         one = f"mutant.1 = {line.element}[{','.join(map(str, [1, *dims[1:]]))}] slice({line.name}), slice={{{first}}}"
         if made and dims[0] > 1:
-            yield f"{line.name}: its first row", made.replace(f"{line.indent}mutant.0 =", f"{line.indent}{one}\n{line.indent}mutant.0 =")
+            yield (
+                f"{line.name}: its first row",
+                made.replace(f"{line.indent}mutant.0 =", f"{line.indent}{one}\n{line.indent}mutant.0 ="),
+            )

@@ -24,7 +24,7 @@ from hlo_cp2ag.executor.run import run
 from hlo_cp2ag.ir.module import HloModule
 from hlo_cp2ag.ir.shape import is_floating
 from hlo_cp2ag.ir.source import HloError
-from hlo_cp2ag.verify.verify import verify
+from hlo_cp2ag.verify.verification import verify
 from tests.xla.judge import available, bit_equal
 
 # Each of the three registers its own.
@@ -142,9 +142,7 @@ def _inputs(module: HloModule, devices: int, seed: int) -> list[np.ndarray]:
     return found
 
 
-def _in_executor(
-    form: Form, text: str, arguments: list[list[np.ndarray]], expected: list[list[np.ndarray]]
-) -> Outcome:
+def _in_executor(form: Form, text: str, arguments: list[list[np.ndarray]], expected: list[list[np.ndarray]]) -> Outcome:
     try:
         module = hlo_cp2ag.parse(text)
         for inputs, wanted in zip(arguments, expected, strict=True):

@@ -159,8 +159,17 @@ class Text:
         edits[number] = [line, *added]
         for m in self.computation(number):
             user = self.lines[m]
-            if m > number and isinstance(user, Line) and line.name in user.operands:
-                edits[m] = user.with_operands([name if o == line.name else o for o in user.operands])
+            if m <= number or not isinstance(user, Line):
+                continue
+            new = user
+            if line.name in user.operands:
+                new = user.with_operands([name if o == line.name else o for o in user.operands])
+            waits = user.attribute("control-predecessors")
+            if waits is not None and line.name in waits.strip("{}").split(", "):
+                names = [name if o == line.name else o for o in waits.strip("{}").split(", ")]
+                new = new.with_attribute("control-predecessors", "{" + ", ".join(names) + "}")
+            if new is not user:
+                edits[m] = new
         return self.edited(edits)
 
 
@@ -380,7 +389,7 @@ def index_clamped(text: Text) -> Iterator[Mutant]:
         match = SHAPE.match(whole or "")
         if match is None:
             continue
-        dims = [int(d) for d in match[2].split(",")]
+        dims = [int(d) for d in match[2].split(",") if d]
         for place, (index, size) in enumerate(zip(line.operands[1:], dims, strict=False), 1):
             shape = text.shape_of(n, index)
             for bound in {size - 2, size - 1, 0, 2 * size} - {-1}:

@@ -167,6 +167,17 @@ class RandomModule(RandomText):
             pair.reverse()
         return self.add(x.element, x.dims, f"select({self.mask(x.dims)}, {', '.join(pair)})")
 
+    def make_select_by_data(self, x: Value) -> Value | None:
+        mask = next((v for v in self.values if v.element == "pred" and v.dims == x.dims), None)
+        if mask is None:
+            return None
+        true = self.line("pred[]", "constant(true)")
+        options = [self.like(x).name, x.name, self.zero(x.element, x.dims)]
+        if x.element == "pred":
+            options.append(self.line(shape_text("pred", x.dims), f"broadcast({true}), dimensions={{}}"))
+        one, other = (options[i] for i in self.rng.integers(0, len(options), 2))
+        return self.add(x.element, x.dims, f"select({mask.name}, {one}, {other})")
+
     # ---- beside zeros
 
     def make_sum(self, x: Value) -> Value | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from hlo_cp2ag.text.parser import parse
-from hlo_cp2ag.verify.verify import verify
+from hlo_cp2ag.verify.verification import verify
 
 from .forms import Form
 from .hand_forms import hand_forms

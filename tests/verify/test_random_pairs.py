@@ -15,7 +15,7 @@ import hlo_cp2ag
 from hlo_cp2ag.executor.inputs import input_shapes
 from hlo_cp2ag.executor.run import run
 from hlo_cp2ag.ir.source import HloError
-from hlo_cp2ag.verify.verify import verify
+from hlo_cp2ag.verify.verification import verify
 from tests.xla.judge import bit_equal
 
 from .mutants import MUTATIONS

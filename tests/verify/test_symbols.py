@@ -30,7 +30,19 @@ from hlo_cp2ag.verify.symbols import UNKNOWN
 from .random_movement import RandomModule
 
 MAY_BE_UNKNOWN = (
-    *("add", "or", "xor", "maximum", "and", "minimum", "reduce", "all-reduce", "reduce-scatter", "convert", "bitcast-convert"),
+    *(
+        "add",
+        "or",
+        "xor",
+        "maximum",
+        "and",
+        "minimum",
+        "reduce",
+        "all-reduce",
+        "reduce-scatter",
+        "convert",
+        "bitcast-convert",
+    ),
     *("bitcast", "select", "concatenate", "pad", "dynamic-update-slice", "conditional"),
 )
 """Ops that compute with data at times, or that meet data of several element types."""
