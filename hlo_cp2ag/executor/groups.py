@@ -94,6 +94,8 @@ def group_table(context: Context, instruction: Instruction) -> GroupTable:
         size = {"cross_partition": grid.num_partitions, "flattened_id": grid.device_count}.get(mode, grid.replica_count)
         seen: set[int] = set()
         for group in ids:
+            if not group:
+                raise instruction.error("replica_groups has an empty group")
             for member in group:
                 if not 0 <= member < size:
                     raise instruction.error(f"group id {member} is not among the {size} of the grid {grid} ({mode})")

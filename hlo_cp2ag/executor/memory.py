@@ -205,7 +205,7 @@ class _Estimate:
         extra = 0
         if opcode in ("partition-id", "replica-id"):
             differs = execution.lanes > 1
-        elif opcode.startswith("collective-permute"):
+        elif opcode in ("collective-permute", "collective-permute-start"):
             differs = differs or bool((permute_map(execution, instruction) < 0).any())
         elif opcode in ("all-gather", "all-reduce", "all-gather-start", "all-reduce-start"):
             differs = differs and len(group_table(execution, instruction).groups) > 1

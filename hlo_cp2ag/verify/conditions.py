@@ -22,7 +22,7 @@ def conditions(site: SiteMatch, arrival: Arrival, before: Execution, after: Exec
     found: list[str] = []
     own = list(with_called(site.before_region, before.index))
     new = list(with_called(site.after_region, after.index))
-    if not arrival.together and _asks_more(own, new, before, after):
+    if not arrival.together and meet_more(own, new, before, after):
         found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}")
     for instruction in new:
         found += _of_backend(instruction, after)
@@ -70,7 +70,7 @@ def _sure_meetings(instruction: Instruction, context: Context) -> Groups:
     return tuple(map(tuple, found.values()))
 
 
-def _asks_more(own: list[Instruction], new: list[Instruction], before: Context, after: Context) -> bool:
+def meet_more(own: list[Instruction], new: list[Instruction], before: Context, after: Context) -> bool:
     """Whether devices meet in the second module that did not in the first."""
     old = [frozenset(g) for i in _collectives(own) for g in _sure_meetings(i, before)]
     asked = {frozenset(g) for i in _collectives(new) for g in _meetings(i, after)}

@@ -26,7 +26,7 @@ from hlo_cp2ag.verify.movement import Moved, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
 _CALLS = frozenset(("call", "fusion", "while", "conditional", "async-start"))
-_COMPUTES = frozenset(("add", "or", "xor", "and", "maximum", "reduce", "convert"))
+_COMPUTES = frozenset(("add", "or", "xor", "and", "maximum", "minimum", "reduce", "convert"))
 """Ops that move data beside zeros only, or there and back: what they are given elsewhere is a value of its own."""
 
 ClassOf = Callable[[Computation], int]
@@ -164,6 +164,8 @@ class Side:
 
     def _is_leaf(self, place: int, deep: bool) -> bool:
         if self.classes[place] is None or self.computable[place]:
+            return False
+        if self.evaluation.has_computable_part(self.instruction(place)):
             return False
         mover = self.movers[place]
         return not (deep and mover is not None and mover not in _CALLS and mover not in _COMPUTES)
@@ -380,6 +382,8 @@ class Matching:
                 equal = (o for o in known[shape].get(mark, ()) if self._is_same(o, place, deep))
                 number = next((before.classes[other] for other in equal), None)
             if number is not None:
+                # Nothing was rewritten for it, but devices may have to meet in it.
+                self.extra += after.region(place, deep)
                 self._settle(after, place, number, by_site=True)
                 self._number()
                 any_settled = True
@@ -642,6 +646,7 @@ class Matching:
         has_failed = bool(self.differences) or any(site.disagreement or site.why for site in self.sites)
         for place in self._open(after):
             instruction = after.instruction(place)
+            self._refuse_wrong(after.nodes[place])
             if after.can_be_traced(place):
                 if not after.users[place] and place != after.root:
                     self._refuse_broken(place)
@@ -649,6 +654,12 @@ class Matching:
             elif not has_failed or after.waiting[place] == 0:
                 text = f"{instruction.opcode} {instruction.name} is in the second module only"
                 self.differences.append(Difference(text, None, instruction))
+
+    def _refuse_wrong(self, node: Node) -> None:
+        """What no value hangs on still has to be an instruction."""
+        difference = wrong_instruction(self.after.evaluation, node)
+        if difference is not None:
+            self.differences.append(difference)
 
     def _refuse_broken(self, place: int) -> None:
         """A collective that nobody needs still has to be one."""
@@ -660,6 +671,18 @@ class Matching:
         if isinstance(value, Symbols) and value.has_unknown and value.why:
             text = f"{instruction.opcode} {instruction.name} is in the second module only: {value.why}"
             self.differences.append(Difference(text, None, instruction, certain=False))
+
+
+def wrong_instruction(evaluation: ModuleEvaluation, node: Node) -> Difference | None:
+    """What is wrong with an instruction of the second module that has no counterpart."""
+    try:
+        evaluation.check(node)
+    except HloError as error:
+        first = error.diagnostics[0]
+        message = first if isinstance(first, str) else first.message
+        if not message.startswith("the executor does not support"):
+            return Difference(f"{node.instruction.opcode} {node.instruction.name}: {message}", None, node.instruction)
+    return None
 
 
 def _has_data(value: Moved) -> bool:

@@ -9,12 +9,14 @@ from functools import cached_property
 from hlo_cp2ag.executor.plan import ModuleIndex
 from hlo_cp2ag.ir.module import Computation, HloModule
 from hlo_cp2ag.ir.source import HloError
+from hlo_cp2ag.lowering.call_graph import CallGraph
+from hlo_cp2ag.lowering.eligibility import left_for_its_place
 from hlo_cp2ag.lowering.uniformity import Arrival, Uniformity
 from hlo_cp2ag.topology.process_grid import ProcessGrid
-from hlo_cp2ag.verify.conditions import with_called
+from hlo_cp2ag.verify.conditions import meet_more, with_called
 from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation, is_collective
 from hlo_cp2ag.verify.graph import Keys
-from hlo_cp2ag.verify.matching import Difference, Matching, Side
+from hlo_cp2ag.verify.matching import Difference, Matching, Side, wrong_instruction
 from hlo_cp2ag.verify.report import Remark, SiteVerdict, UntouchedVerdict
 from hlo_cp2ag.verify.site_proof import place_of, site_verdict
 from hlo_cp2ag.verify.untouched import annotation_differences, header_differences, order_difference
@@ -71,6 +73,17 @@ class Proof:
         self._differences += header_differences(self.before, self.after, self.grid)
         for computation in self._order():
             self._class_of_before(computation)
+        self._differences += self._wrong_instructions()
+
+    def _wrong_instructions(self) -> Iterator[Difference]:
+        """In computations without counterpart, of which perhaps only a part was evaluated."""
+        evaluation = self._evaluations[1]
+        for computation in (*self.after.computations, *self.after.inline_computations):
+            if computation is not self.after.entry and id(computation) not in self._taken:
+                for node in evaluation.index.nodes(computation):
+                    found = wrong_instruction(evaluation, node)
+                    if found is not None:
+                        yield found
 
     @property
     def untouched(self) -> UntouchedVerdict:
@@ -223,6 +236,7 @@ class Proof:
             if moved is not None:
                 differences.append(moved)
         before, after = (e.context for e in self._evaluations)
+        differences += self._misplaced(matching, new)
         arrival = self._arrival(own) if matching.sites or matching.extra else Arrival(True)
         if not arrival.together:
             differences += self._unreached(matching, arrival)
@@ -235,10 +249,30 @@ class Proof:
         if own.name == new.name and not differences and all(v.outcome == "shown" for v in verdicts):
             self._by_name.add(own.name)
 
+    def _misplaced(self, matching: Matching, new: Computation) -> Iterator[Difference]:
+        """Collectives where no device can meet another: in what is applied to elements, or in a kernel."""
+        regions = [i for site in matching.sites for i in site.after_region] + matching.extra
+        made = [i for i in with_called(regions, self._evaluations[1].index) if is_collective(i.opcode)]
+        if not made or any(is_collective(node.instruction.opcode) for node in matching.before.nodes):
+            return
+        place = left_for_its_place(new, self._calls_after)
+        if "applies" in place or "fusion" in place:
+            text = f"{made[0].opcode} {made[0].name} is {place}"
+            yield Difference(text, None, made[0], certain=False)
+
+    @cached_property
+    def _calls_after(self) -> CallGraph:
+        return CallGraph(self.after)
+
     def _unreached(self, matching: Matching, arrival: Arrival) -> Iterator[Difference]:
-        """Collectives that nobody needs, but that devices would wait in."""
-        for instruction in with_called(matching.extra, self._evaluations[1].index):
-            if is_collective(instruction.opcode):
+        """Collectives that no site needs, but that devices would wait in which did not meet before."""
+        before, after = self._evaluations
+        of_sites = {id(i) for site in matching.sites for i in site.after_region}
+        own = [node.instruction for node in matching.before.nodes]
+        for instruction in with_called(matching.extra, after.index):
+            if not is_collective(instruction.opcode) or id(instruction) in of_sites:
+                continue
+            if meet_more(own, [instruction], before.context, after.context):
                 text = f"{instruction.opcode} {instruction.name} is in the second module only, and not all devices may come to it"
                 yield Difference(f"{text}: {arrival.reason}", None, instruction, certain=False)
 
