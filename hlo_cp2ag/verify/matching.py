@@ -695,6 +695,10 @@ class Matching:
         if found is not None:
             text += "" if found.refuted else f": {found.why}"
             self.differences.append(Difference(text, a, b, found.refuted))
+        elif _lost(before.forced_value(before.root)) or _lost(after.forced_value(after.root)):
+            site = SiteMatch(a, b, lost_payload=True)
+            site.before_region, site.after_region = before.region(before.root), after.region(after.root)
+            self.sites.append(site)
 
     def _report_extra(self) -> None:
         """What the second computation has besides: harmless if it only moves data, or computes from device ids."""
