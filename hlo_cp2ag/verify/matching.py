@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hlo_cp2ag.executor.plan import Node
+from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.verify.comparison import Disagreement, disagreement, fingerprint
@@ -200,7 +201,11 @@ class Side:
 class Matching:
     """Matches two computations; see the module's docstring."""
 
-    def __init__(self, before: Side, after: Side, class_of_before: ClassOf, class_of_after: ClassOf) -> None:
+    def __init__(
+        self, before: Side, after: Side, class_of_before: ClassOf, class_of_after: ClassOf, lanes: Array | None = None
+    ) -> None:
+        """`lanes` are the devices that may come here: values have to be equal on these alone. None for all."""
+        self.lanes = lanes
         self.before = before
         self.after = after
         self._class_of = {id(before): class_of_before, id(after): class_of_after}
@@ -348,7 +353,7 @@ class Matching:
             value = side.value(place, deep)
         except Blocked:
             return None
-        return fingerprint(value, side.instruction(place).shape, side.evaluation.context.grid.device_count)
+        return fingerprint(value, side.instruction(place).shape, side.evaluation.context.grid.device_count, self.lanes)
 
     def _put(self, bucket: dict[bytes, list[int]], side: Side, places: Iterable[int], deep: bool) -> list[int]:
         """Adds instructions by what equal values have in common; returns those that have no value yet."""
@@ -395,7 +400,9 @@ class Matching:
     def _is_same(self, place: int, other: int, deep: bool) -> bool:
         shape = self.before.instruction(place).shape
         try:
-            return disagreement(self.before.value(place, deep), self.after.value(other, deep), shape) is None
+            return (
+                disagreement(self.before.value(place, deep), self.after.value(other, deep), shape, self.lanes) is None
+            )
         except TooLarge:
             return False
 
@@ -416,7 +423,7 @@ class Matching:
                 if own.to_text() != shape.to_text():
                     return None
                 leaf = side.evaluation.leaf(key, own)
-                return key[1] if disagreement(leaf, value, shape) is None else None
+                return key[1] if disagreement(leaf, value, shape, self.lanes) is None else None
         return None
 
     def _best(self, place: int, candidates: list[int]) -> int:
@@ -458,8 +465,10 @@ class Matching:
     def _give_up(self) -> bool:
         """Reports one thing that has no counterpart, and assumes one, so that what follows is looked at as well."""
         before = self.before
+        used_up = self._used_up()
         for place in self._open(before):
-            if is_collective(before.instruction(place).opcode) and self._report_site(place, only_refuted=True):
+            opcode = before.instruction(place).opcode
+            if place not in used_up and is_collective(opcode) and self._report_site(place, only_refuted=True):
                 return True
         for place in self._open(before):
             mover = before.movers[place]
@@ -471,6 +480,16 @@ class Matching:
                 self._report_difference(place)
                 return True
         return False
+
+    def _used_up(self) -> set[int]:
+        """Instructions of the first computation that nothing takes but sites: no counterpart is missing for them."""
+        before = self.before
+        found: set[int] = set()
+        for place in reversed(self._open(before)):
+            users = before.users[place]
+            if users and place != before.root and all(u in before.by_site or u in found for u in users):
+                found.add(place)
+        return found
 
     def _report_site(self, place: int, only_refuted: bool = False) -> bool:
         """Reports an instruction that stands for no equal one. Where it happens is best said at the collective itself,
@@ -493,7 +512,7 @@ class Matching:
                     text = after.instruction(other).shape.to_text()
                     found = Disagreement(False, f"it is {text}, not {shape.to_text()}")
                 else:
-                    found = disagreement(value, mine, shape) or Disagreement(False, "it is not traced")
+                    found = disagreement(value, mine, shape, self.lanes) or Disagreement(False, "it is not traced")
                     if not found.refuted:
                         found = self._deep_disagreement(place, other) or found
                 site = SiteMatch(instruction, after.instruction(other), found)
@@ -524,7 +543,7 @@ class Matching:
     def _deep_disagreement(self, place: int, other: int) -> Disagreement | None:
         shape = self.before.instruction(place).shape
         try:
-            return disagreement(self.before.value(place, True), self.after.value(other, True), shape)
+            return disagreement(self.before.value(place, True), self.after.value(other, True), shape, self.lanes)
         except (Blocked, TooLarge):
             return None
 
@@ -636,7 +655,7 @@ class Matching:
             a, b = before.value(before.root), after.value(after.root)
             shape = before.instruction(before.root).shape
             same_shape = after.instruction(after.root).shape.to_text() == shape.to_text()
-            return same_shape and disagreement(a, b, shape) is None
+            return same_shape and disagreement(a, b, shape, self.lanes) is None
         except (Blocked, TooLarge):
             return False
 
