@@ -22,7 +22,7 @@ from hlo_cp2ag.lowering.call_graph import CallGraph
 from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
 from hlo_cp2ag.lowering.core_count import core_count_log
 from hlo_cp2ag.lowering.emit import ChainPlan, emit_chain, is_sub_byte_integer
-from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target, gate_verdict, is_source_target_pairs_invalid
+from hlo_cp2ag.lowering.gate import gate_verdict, is_source_target_pairs_invalid, repeated_pairs
 from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
 from hlo_cp2ag.lowering.options import LoweringOptions, options_for
 from hlo_cp2ag.lowering.sites import permutes
@@ -437,9 +437,8 @@ class _Pass:
         return channel
 
     def _warn_of_repeated_pairs(self, site: Site) -> None:
-        for repeated, what in ((duplicate_source(site.pairs), "source"), (duplicate_target(site.pairs), "target")):
-            if repeated is not None:
-                self._warn(site, f"two pairs have the {what} {repeated}; of pairs with one target the last wins")
+        for text in repeated_pairs(site.pairs):
+            self._warn(site, text)
 
     def _warn_of_broken_promises(self, site: Site) -> None:
         """Flags of the other profile that make the output compute something else than the input did."""

@@ -29,6 +29,9 @@ def permutes(module: HloModule) -> Iterator[Instruction]:
             instruction = instruction_at(module, offset)
             if instruction is not None and match[1] == instruction.opcode and _opcode_start(instruction) == offset:
                 yield instruction
+            elif instruction is not None and instruction.opcode != match[1]:
+                # A string, an operand written in place; or text that only looks as if it had another opcode.
+                instruction.body  # noqa: B018  raises HloSyntaxError
         offset = text.find(_PERMUTE, offset + len(_PERMUTE))
 
 

@@ -25,6 +25,8 @@ from hlo_cp2ag.verify.graph import is_stateful
 from hlo_cp2ag.verify.movement import MOVERS, Moved, Traced, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
+_MOST_STEPS = 1 << 18
+"""So many instructions are followed for one value, in computations that are called as often as they are."""
 _IDS = ("partition-id", "replica-id")
 _COMPUTED_FLOATS = frozenset(
     (
@@ -98,6 +100,8 @@ class ModuleEvaluation:
         self.index = index
         self.context = Execution(index, grid, profile)
         self.table = table
+        self.steps = 0
+        """How many instructions have been followed since somebody set it to 0."""
         self._checked: set[int] = set()
         self._computed: dict[int, bool] = {}
         self._parts: dict[int, Parts] = {}
@@ -127,6 +131,8 @@ class ModuleEvaluation:
 
     def call(self, computation: Computation, operands: tuple[Moved, ...]) -> Moved:
         """What a computation returns of operands; unknown if it does anything besides."""
+        if self.steps > _MOST_STEPS:
+            return unknown_of(computation.root.shape, f"it takes more than {_MOST_STEPS:,} steps to follow")
         for node in self.index.nodes(computation):
             if is_stateful(node.instruction):
                 inside = f"{node.instruction.opcode} {node.instruction.name}"
@@ -157,6 +163,9 @@ class ModuleEvaluation:
         reach.
         """
         instruction = node.instruction
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            return unknown_of(instruction.shape, f"it takes more than {_MOST_STEPS:,} steps to follow")
         if instruction.opcode == "constant" and read_literal(instruction).elided:
             return unknown_of(instruction.shape, f"constant {instruction.name} is elided: dump with large constants")
         name = mover_of(instruction.opcode)

@@ -408,7 +408,10 @@ def add(site: Evaluation, instruction: Instruction, x: Moved, y: Moved) -> Moved
     p, q = np.broadcast_arrays(p, q)
     symbols.require_room(2 * p.size)
     why = f"{instruction.opcode} {instruction.name} computes with data"
-    return _explained(symbols.combined([a, b], disjoint(np.stack([p, q]), 0), dims), why)
+    codes = disjoint(np.stack([p, q]), 0)
+    if instruction.opcode in ("or", "maximum"):  # of twice the same
+        codes = np.where(p == q, p, codes)
+    return _explained(symbols.combined([a, b], codes, dims), why)
 
 
 def _explained(x: Symbols, why: str) -> Symbols:
@@ -512,7 +515,12 @@ def is_exact_widening(narrow: str, wide: str) -> bool:
     """Whether every value of `narrow` comes back from `wide` as it was, NaN payloads aside."""
     if is_integer(narrow) or narrow == "pred":
         bits = 1 if narrow == "pred" else element_bits(narrow)
-        return is_integer(wide) and element_bits(wide) >= bits and element_bits(wide) != bits
+        if narrow != "pred" and is_integer(wide) and element_bits(wide) == bits:
+            return True  # s8 and u8: the same bits
+        if wide in _MANTISSA_AND_EXPONENT and not wide.startswith("f8"):
+            # A float holds every integer of as many bits as its fraction has, and the largest power of two besides.
+            return bits - (narrow[0] == "s") <= _MANTISSA_AND_EXPONENT[wide][0] + 1
+        return is_integer(wide) and element_bits(wide) > bits
     if is_complex(narrow):
         return (narrow, wide) == ("c64", "c128")
     small, large = _MANTISSA_AND_EXPONENT.get(narrow), _MANTISSA_AND_EXPONENT.get(wide)
