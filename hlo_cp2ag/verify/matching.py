@@ -708,6 +708,12 @@ class Matching:
         if found is not None:
             text += "" if found.refuted else f": {found.why}"
             self.differences.append(Difference(text, a, b, found.refuted))
+            return
+        # What the roots are made of was rewritten: what it leans on is said of a site.
+        roots = [side.forced_value(side.root, deep) for side in (before, after) for deep in (False, True)]
+        regions = before.region(before.root, True), after.region(after.root, True)
+        lost = any(map(_lost, roots))
+        self.sites.append(SiteMatch(a, b, lost_payload=lost, before_region=regions[0], after_region=regions[1]))
 
     def _report_extra(self) -> None:
         """What the second computation has besides: harmless if it only moves data, or computes from device ids."""
