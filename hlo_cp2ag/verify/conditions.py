@@ -87,8 +87,18 @@ def _has_members(instruction: Instruction) -> bool:
     )
 
 
+_REDUCTIONS = ("add", "multiply", "minimum", "maximum")
+"""What every backend reduces with between devices; of preds also and, or."""
+
+
 def _of_backend(instruction: Instruction, context: Context) -> Iterator[str]:
     opcode = instruction.opcode.removesuffix("-start")
+    if opcode in ("all-reduce", "reduce-scatter"):
+        computation = context.computation(instruction, "to_apply")
+        kind = context.simple_reducer(computation)
+        is_pred = isinstance(computation.root.shape, ArrayShape) and computation.root.shape.element_type == "pred"
+        if kind not in _REDUCTIONS and not (is_pred and kind in ("and", "or")):
+            yield f"the backend's {opcode} {instruction.name} can reduce with {kind or computation.name}"
     if opcode not in ("all-gather", "all-to-all", "reduce-scatter"):
         return
     for shape in context.operand_shapes(instruction):

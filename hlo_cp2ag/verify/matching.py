@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hlo_cp2ag.executor.plan import Node
+from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.verify.comparison import Disagreement, disagreement, fingerprint
@@ -204,11 +205,19 @@ class Matching:
     """Matches two computations; see the module's docstring."""
 
     def __init__(
-        self, before: Side, after: Side, class_of_before: ClassOf, class_of_after: ClassOf, explain: Explain
+        self,
+        before: Side,
+        after: Side,
+        class_of_before: ClassOf,
+        class_of_after: ClassOf,
+        explain: Explain,
+        lanes: Array | None = None,
     ) -> None:
         """`explain` reports what differs between two computations that instructions of both sides call; false where it
-        finds nothing."""
+        finds nothing. `lanes` are the devices that may come here: values have to be equal on these alone; None for all.
+        """
         self._explain = explain
+        self.lanes = lanes
         self.before = before
         self.after = after
         self._class_of = {id(before): class_of_before, id(after): class_of_after}
@@ -361,7 +370,9 @@ class Matching:
         """What equal values have in common; None for one that hangs on something without counterpart."""
         try:
             value = side.value(place, deep)
-            return fingerprint(value, side.instruction(place).shape, side.evaluation.context.grid.device_count)
+            return fingerprint(
+                value, side.instruction(place).shape, side.evaluation.context.grid.device_count, self.lanes
+            )
         except (Blocked, TooLarge):
             return None
 
@@ -423,7 +434,9 @@ class Matching:
     def _is_same(self, place: int, other: int, deep: bool) -> bool:
         shape = self.before.instruction(place).shape
         try:
-            return disagreement(self.before.value(place, deep), self.after.value(other, deep), shape) is None
+            return (
+                disagreement(self.before.value(place, deep), self.after.value(other, deep), shape, self.lanes) is None
+            )
         except TooLarge:
             return False
 
@@ -445,7 +458,7 @@ class Matching:
                     return None
                 try:
                     leaf = side.evaluation.leaf(key, own)
-                    return key[1] if disagreement(leaf, value, shape) is None else None
+                    return key[1] if disagreement(leaf, value, shape, self.lanes) is None else None
                 except TooLarge:
                     return None
         return None
@@ -562,11 +575,11 @@ class Matching:
         shape, new = before.instruction(place).shape, after.instruction(other).shape
         if shape.to_text() != new.to_text():
             return Disagreement(False, f"it is {new.to_text()}, not {shape.to_text()}")
-        found = disagreement(before.forced_value(place), after.forced_value(other), shape)
+        found = disagreement(before.forced_value(place), after.forced_value(other), shape, self.lanes)
         if found is None:
             return None
         with contextlib.suppress(Blocked):
-            found = disagreement(before.value(place, True), after.value(other, True), shape)
+            found = disagreement(before.value(place, True), after.value(other, True), shape, self.lanes)
         if found is None or not found.refuted or self._is_certain(found):
             return found
         why = "it takes data from another instruction, and nothing says whether the two are the same"
@@ -695,10 +708,12 @@ class Matching:
         if found is not None:
             text += "" if found.refuted else f": {found.why}"
             self.differences.append(Difference(text, a, b, found.refuted))
-        elif _lost(before.forced_value(before.root)) or _lost(after.forced_value(after.root)):
-            site = SiteMatch(a, b, lost_payload=True)
-            site.before_region, site.after_region = before.region(before.root), after.region(after.root)
-            self.sites.append(site)
+            return
+        # What the roots are made of was rewritten: what it leans on is said of a site.
+        roots = [side.forced_value(side.root, deep) for side in (before, after) for deep in (False, True)]
+        regions = before.region(before.root, True), after.region(after.root, True)
+        lost = any(map(_lost, roots))
+        self.sites.append(SiteMatch(a, b, lost_payload=lost, before_region=regions[0], after_region=regions[1]))
 
     def _report_extra(self) -> None:
         """What the second computation has besides: harmless if it only moves data, or computes from device ids."""

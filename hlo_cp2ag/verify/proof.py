@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from hlo_cp2ag.executor.plan import ModuleIndex
+from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Computation, HloModule
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.lowering.call_graph import CallGraph
@@ -14,6 +15,7 @@ from hlo_cp2ag.lowering.eligibility import left_for_its_place
 from hlo_cp2ag.lowering.uniformity import Arrival, Uniformity
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.verify.conditions import meet_more, with_called
+from hlo_cp2ag.verify.entering import Entering
 from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation, is_collective
 from hlo_cp2ag.verify.graph import Keys
 from hlo_cp2ag.verify.matching import Difference, Explain, Matching, Side, SiteMatch, wrong_instruction
@@ -65,6 +67,8 @@ class Proof:
         """The same by a computation of the second module."""
         self._by_name: set[str] = set()
         """Names of computations that are each other's counterparts, nothing in them having been found different."""
+        self._on_some_devices: set[int] = set()
+        """Computations of the second module that were compared on the devices alone that come into them."""
         self._busy: set[int] = set()
         self._explained: dict[tuple[int, int], bool] = {}
         self._next = 1
@@ -211,7 +215,8 @@ class Proof:
         be done without it in the second module."""
         fitting = self._by_signature.get(self._signature(0, computation), [])
         free = [c for c in fitting if id(c) not in self._taken]
-        for candidate in [*free, *(c for c in fitting if id(c) in self._taken)][:_MOST_TRIALS]:
+        shared = [c for c in fitting if id(c) in self._taken and id(c) not in self._on_some_devices]
+        for candidate in [*free, *shared][:_MOST_TRIALS]:
             was_tried = bool(candidate.name) and candidate.name == computation.name
             if not was_tried and self._is_same(computation, candidate):
                 return
@@ -252,9 +257,25 @@ class Proof:
         for node in sides[0].nodes:
             for called in sides[0].evaluation.index.all_called(node.instruction).values():
                 self._class_of_before(called)
-        matching = Matching(sides[0], sides[1], self._class_of_before, self._class_of_after, explain)
+        lanes = self._lanes(own, new)
+        matching = Matching(sides[0], sides[1], self._class_of_before, self._class_of_after, explain, lanes)
+        if lanes is not None:
+            self._on_some_devices.add(id(new))
         matching.run()
         return matching
+
+    def _lanes(self, own: Computation, new: Computation) -> Array | None:
+        """The devices that may come into one of two computations; None if it may be all."""
+        if id(new) in self._taken:
+            return None
+        first, second = self._entering
+        lanes = first.devices(own) | second.devices(new)
+        return None if lanes.all() else lanes
+
+    @cached_property
+    def _entering(self) -> tuple[Entering, Entering]:
+        first, second = self._evaluations
+        return Entering(self.before, first), Entering(self.after, second)
 
     def _conclude(self, matching: Matching, own: Computation, new: Computation) -> None:
         matching.sites.sort(key=lambda site: site.before.span.start)

@@ -23,7 +23,7 @@ from hlo_cp2ag.executor.inputs import input_shapes, random_inputs
 from hlo_cp2ag.executor.run import run
 from hlo_cp2ag.ir.module import HloModule
 from hlo_cp2ag.ir.shape import is_floating
-from hlo_cp2ag.ir.source import HloError
+from hlo_cp2ag.ir.source import HloError, HloSyntaxError
 from hlo_cp2ag.verify.verification import verify
 from tests.xla.judge import available, bit_equal
 
@@ -33,8 +33,9 @@ from .forms import Form
 from .mutations import MUTATIONS, OUTSIDE, Text
 from .test_symbols import random_bits
 
-Outcome = Literal["equal", "differs", "broken"]
-"""broken: it is no module, or refused, or it dies or hangs."""
+Outcome = Literal["equal", "differs", "broken", "invalid"]
+"""broken: it is refused, or dies, or hangs. invalid: it is no module, whoever throws the wrong instruction away before
+he looks at it, as XLA does with what nothing hangs on."""
 TIME_LIMIT = 4.0
 SEEDS = 3
 
@@ -59,6 +60,8 @@ class Mutant:
     def outcome(self) -> Outcome:
         if self.executor == "differs" or self.xla_outcome == "differs":
             return "differs"
+        if self.executor == "invalid":
+            return "broken"
         return self.executor if self.xla_outcome is None else self.xla_outcome
 
     @property
@@ -151,6 +154,8 @@ def _in_executor(form: Form, text: str, arguments: list[list[np.ndarray]], expec
                 return "broken"
             if not all(map(bit_equal, outputs, wanted)):
                 return "differs"
+    except HloSyntaxError:
+        return "invalid"
     except HloError:
         return "broken"
     return "equal"
