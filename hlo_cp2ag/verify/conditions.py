@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from hlo_cp2ag.executor.groups import axis_groups, group_table
 from hlo_cp2ag.executor.interpreter import Execution
 from hlo_cp2ag.executor.ops.collectives import permute_map
 from hlo_cp2ag.executor.plan import ModuleIndex
 from hlo_cp2ag.executor.registry import Context, integers
+from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, element_bits
 from hlo_cp2ag.lowering.uniformity import Arrival
@@ -17,13 +20,19 @@ from hlo_cp2ag.verify.evaluation import is_collective
 from hlo_cp2ag.verify.matching import SiteMatch
 
 
-def conditions(site: SiteMatch, arrival: Arrival, before: Execution, after: Execution) -> list[str]:
-    """What must hold besides, each as a clause that follows "provided". Raises HloSyntaxError for broken groups."""
+def conditions(
+    site: SiteMatch, arrival: Arrival, lanes: Array | None, before: Execution, after: Execution
+) -> list[str]:
+    """What must hold besides, each as a clause that follows "provided". Raises HloSyntaxError for broken groups.
+
+    `lanes` are the devices that may come to the site, where that is known and not all.
+    """
     found: list[str] = []
     own = list(with_called(site.before_region, before.index))
     new = list(with_called(site.after_region, after.index))
     if not arrival.together and meet_more(own, new, before, after):
-        found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}")
+        absent = _never_there(new, lanes, after)
+        found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}{absent}")
     for instruction in new:
         found += _of_backend(instruction, after)
     return list(dict.fromkeys(found))
@@ -75,6 +84,19 @@ def meet_more(own: list[Instruction], new: list[Instruction], before: Context, a
     old = [frozenset(g) for i in _collectives(own) for g in _sure_meetings(i, before)]
     asked = {frozenset(g) for i in _collectives(new) for g in _meetings(i, after)}
     return any(not any(group <= other for other in old) for group in asked if len(group) > 1)
+
+
+def _never_there(new: list[Instruction], lanes: Array | None, after: Context) -> str:
+    """The first collective in which devices wait for others that never come, as a clause; nothing if none is known."""
+    if lanes is None:
+        return ""
+    for instruction in _collectives(new):
+        for group in _meetings(instruction, after):
+            here = lanes[np.asarray(group, np.int64)]
+            if here.any() and not here.all():
+                absent = group[int(np.flatnonzero(~here)[0])]
+                return f"; as it is, device {absent} never comes to {instruction.opcode} {instruction.name}"
+    return ""
 
 
 def _collectives(region: list[Instruction]) -> Iterator[Instruction]:

@@ -49,7 +49,7 @@ def site_verdict(
     if reason:
         return verdict("not shown", reason)
     try:
-        leans_on = tuple(conditions(site, arrival, before, after))
+        leans_on = tuple(conditions(site, arrival, matching.lanes, before, after))
     except HloError as error:
         return verdict("not shown", str(error))
     if site.lost_payload and not ignore_nan_payload:

@@ -277,7 +277,8 @@ def test_files_that_do_not_belong_together(folder: Path, old: str, new: str, say
 @pytest.mark.parametrize(
     "argv",
     [("-", "-"), ("before.hlo", "after.hlo", "--only", "x"), ("before.hlo", "--report", "before.hlo"),
-     ("before.hlo", "after.hlo", "--report", "after.hlo"), ("before.hlo", "--tolerance", "-1"), ()],
+     ("before.hlo", "after.hlo", "--report", "after.hlo"), ("before.hlo", "--tolerance", "-1"),
+     ("before.hlo", "--tolerance", "nan"), ("before.hlo", "--no-run", "--engine", "xla"), ()],
 )  # fmt: skip
 def test_usage(folder: Path, argv: tuple[str, ...]) -> None:
     outcome = _verify(folder, *argv)
