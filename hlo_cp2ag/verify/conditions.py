@@ -20,13 +20,17 @@ from hlo_cp2ag.verify.matching import SiteMatch
 def conditions(site: SiteMatch, arrival: Arrival, before: Execution, after: Execution) -> list[str]:
     """What must hold besides, each as a clause that follows "provided". Raises HloSyntaxError for broken groups."""
     found: list[str] = []
-    own = list(with_called(site.before_region, before.index))
-    new = list(with_called(site.after_region, after.index))
-    if not arrival.together and meet_more(own, new, before, after):
+    if needs_all(site, arrival, before, after):
         found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}")
-    for instruction in new:
+    for instruction in with_called(site.after_region, after.index):
         found += _of_backend(instruction, after)
     return list(dict.fromkeys(found))
+
+
+def needs_all(site: SiteMatch, arrival: Arrival, before: Execution, after: Execution) -> bool:
+    """Whether devices have to come to a site that had not to before, and perhaps do not. Raises HloSyntaxError."""
+    own, new = (with_called(r, e.index) for r, e in ((site.before_region, before), (site.after_region, after)))
+    return not arrival.together and meet_more(list(own), list(new), before, after)
 
 
 def with_called(region: Iterable[Instruction], index: ModuleIndex) -> Iterator[Instruction]:
