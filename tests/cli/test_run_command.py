@@ -821,7 +821,7 @@ def test_a_long_run_shows_a_bar_on_a_terminal(folder: Path) -> None:
 
 def test_the_bar_is_gone_when_an_error_is_shown(folder: Path) -> None:
     (folder / "long.hlo").write_text(LOOP.replace("constant(3)", "constant(100000000)"))
-    code, seen = _on_a_terminal(folder, "run", "long.hlo", "--max-steps", "500000")
+    code, seen = _on_a_terminal(folder, "run", "long.hlo", "--max-steps", "3000000")
     assert code == 2
     assert "instructions 0:00" in seen
     assert seen.endswith("hint: a loop may not end; a larger --max-steps lets it run on\r\n")
