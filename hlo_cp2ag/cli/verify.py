@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
@@ -57,7 +58,12 @@ Exit codes: 0 shown, 1 something failed or is not shown, 2 trouble.""",
 @flag("--ignore-nan-payload", is_flag=True, help="Accept what is shown except for the payloads of NaNs.")
 @flag("--max-memory", callback=memory_size, default="2GiB", metavar="SIZE", show_default=True,
       help="Of the proof of a site, and of the run.")  # fmt: skip
-@flag("--max-steps", type=click.IntRange(min=1), metavar="N", help="Stop the run after so many instructions.")
+@flag(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop the run after so many instructions. Default: 2^20, with --run none.",
+)
 @flag("--time-limit", type=click.FloatRange(min=0, min_open=True), default=120.0, metavar="SECONDS", show_default=True,
       help="For each module on real XLA, which hangs on some.")  # fmt: skip
 @flag("--report", "report_path", metavar="FILE", help="Write a JSON report; - is stdout, in place of the table.")
@@ -187,6 +193,11 @@ def _refuse_conflicts(
             continue
         if path == report_path or files.same_file(path, report_path):
             raise click.UsageError(f"--report would overwrite {path}")
+    if ctx.params["run"] is False and ctx.get_parameter_source("engine") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--engine says what runs the modules, and --no-run that nothing does")
+    tolerance = ctx.params["tolerance"]
+    if tolerance is not None and not math.isfinite(tolerance):
+        raise click.UsageError(f"--tolerance {tolerance} is no number from 0 on")
     if after_path is not None:
         for name in _OF_THE_PASS:
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:

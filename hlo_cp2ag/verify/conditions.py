@@ -28,14 +28,26 @@ def conditions(
     `lanes` are the devices that may come to the site, where that is known and not all.
     """
     found: list[str] = []
+<<<<<<< HEAD
     own = list(with_called(site.before_region, before.index))
     new = list(with_called(site.after_region, after.index))
     if not arrival.together and meet_more(own, new, before, after):
         absent = _never_there(new, lanes, after)
         found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}{absent}")
     for instruction in new:
+=======
+    if needs_all(site, arrival, before, after):
+        found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}")
+    for instruction in with_called(site.after_region, after.index):
+>>>>>>> 4e23dcd8a1ea314d53828bd865bd855427705004
         found += _of_backend(instruction, after)
     return list(dict.fromkeys(found))
+
+
+def needs_all(site: SiteMatch, arrival: Arrival, before: Execution, after: Execution) -> bool:
+    """Whether devices have to come to a site that had not to before, and perhaps do not. Raises HloSyntaxError."""
+    own, new = (with_called(r, e.index) for r, e in ((site.before_region, before), (site.after_region, after)))
+    return not arrival.together and meet_more(list(own), list(new), before, after)
 
 
 def with_called(region: Iterable[Instruction], index: ModuleIndex) -> Iterator[Instruction]:

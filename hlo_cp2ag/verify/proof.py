@@ -225,8 +225,14 @@ class Proof:
     def _is_same(self, own: Computation, new: Computation) -> bool:
         """Whether two computations are proved to be the same; then they are counterparts."""
         matching = self._matched(own, new)
-        if matching.differences or any(s.disagreement is not None or s.why for s in matching.sites):
-            return False
+        if _has_failed(matching):
+            lanes = self._lanes(own, new)
+            if lanes is None:
+                return False
+            matching = self._matched(own, new, lanes=lanes)
+            if _has_failed(matching):
+                return False
+            self._on_some_devices.add(id(new))
         self._conclude(matching, own, new)
         return True
 
@@ -248,7 +254,9 @@ class Proof:
     def _match(self, own: Computation, new: Computation) -> None:
         self._conclude(self._matched(own, new, self._explain), own, new)
 
-    def _matched(self, own: Computation, new: Computation, explain: Explain = lambda *_: False) -> Matching:
+    def _matched(
+        self, own: Computation, new: Computation, explain: Explain = lambda *_: False, lanes: Array | None = None
+    ) -> Matching:
         sides = [
             Side(evaluation, computation, keys)
             for evaluation, computation, keys in zip(self._evaluations, (own, new), self._keys, strict=True)
@@ -257,10 +265,7 @@ class Proof:
         for node in sides[0].nodes:
             for called in sides[0].evaluation.index.all_called(node.instruction).values():
                 self._class_of_before(called)
-        lanes = self._lanes(own, new)
         matching = Matching(sides[0], sides[1], self._class_of_before, self._class_of_after, explain, lanes)
-        if lanes is not None:
-            self._on_some_devices.add(id(new))
         matching.run()
         return matching
 
@@ -349,6 +354,10 @@ class Proof:
 
     def _arrival(self, computation: Computation) -> Arrival:
         return self._uniformity.arrival(computation)
+
+
+def _has_failed(matching: Matching) -> bool:
+    return bool(matching.differences) or any(s.disagreement is not None or s.why for s in matching.sites)
 
 
 def _tail(computation: Computation) -> str:

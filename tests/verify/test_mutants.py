@@ -22,7 +22,7 @@ from .tool_forms import tool_forms
 
 FORMS = [*tool_forms(), *hand_forms(), *more_hand_forms()]
 QUICK = {
-    *("partial", "two by four, partial replicas", "bits and a mask", "two permutes and a select", "by a loop"),
+    *("partial", "two by four, partial replicas", "bits and a mask", "two permutes and a select", "unfolded"),
     *("subgroups", "one-hot add of s32", "raised, partial", "in one replica alone"),
 }
 """One form of each family; the others run under `sweep`."""
