@@ -21,25 +21,18 @@ from hlo_cp2ag.verify.matching import SiteMatch
 
 
 def conditions(
-    site: SiteMatch, arrival: Arrival, lanes: Array | None, before: Execution, after: Execution
+    site: SiteMatch, arrival: Arrival, present: Array | None, before: Execution, after: Execution
 ) -> list[str]:
     """What must hold besides, each as a clause that follows "provided". Raises HloSyntaxError for broken groups.
 
-    `lanes` are the devices that may come to the site, where that is known and not all.
+    `present` are the devices that may come to the site, where that is known and not all.
     """
     found: list[str] = []
-<<<<<<< HEAD
-    own = list(with_called(site.before_region, before.index))
     new = list(with_called(site.after_region, after.index))
-    if not arrival.together and meet_more(own, new, before, after):
-        absent = _never_there(new, lanes, after)
+    if needs_all(site, arrival, before, after):
+        absent = _never_there(new, present, after)
         found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}{absent}")
     for instruction in new:
-=======
-    if needs_all(site, arrival, before, after):
-        found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}")
-    for instruction in with_called(site.after_region, after.index):
->>>>>>> 4e23dcd8a1ea314d53828bd865bd855427705004
         found += _of_backend(instruction, after)
     return list(dict.fromkeys(found))
 
@@ -98,13 +91,13 @@ def meet_more(own: list[Instruction], new: list[Instruction], before: Context, a
     return any(not any(group <= other for other in old) for group in asked if len(group) > 1)
 
 
-def _never_there(new: list[Instruction], lanes: Array | None, after: Context) -> str:
+def _never_there(new: list[Instruction], present: Array | None, after: Context) -> str:
     """The first collective in which devices wait for others that never come, as a clause; nothing if none is known."""
-    if lanes is None:
+    if present is None:
         return ""
     for instruction in _collectives(new):
         for group in _meetings(instruction, after):
-            here = lanes[np.asarray(group, np.int64)]
+            here = present[np.asarray(group, np.int64)]
             if here.any() and not here.all():
                 absent = group[int(np.flatnonzero(~here)[0])]
                 return f"; as it is, device {absent} never comes to {instruction.opcode} {instruction.name}"

@@ -271,8 +271,10 @@ class Proof:
 
     def _lanes(self, own: Computation, new: Computation) -> Array | None:
         """The devices that may come into one of two computations; None if it may be all."""
-        if id(new) in self._taken:
-            return None
+        return None if id(new) in self._taken else self._present(own, new)
+
+    def _present(self, own: Computation, new: Computation) -> Array | None:
+        """The same, whoever else is compared with them."""
         first, second = self._entering
         lanes = first.devices(own) | second.devices(new)
         return None if lanes.all() else lanes
@@ -298,10 +300,12 @@ class Proof:
         before, after = (e.context for e in self._evaluations)
         differences += self._misplaced(matching, new)
         arrival = self._arrival(own) if matching.sites or matching.extra else Arrival(True)
+        present = None if arrival.together else self._present(own, new)
         if not arrival.together:
             differences += self._unreached(matching, arrival)
         verdicts = [
-            site_verdict(matching, site, arrival, before, after, self._ignore_nan_payload) for site in matching.sites
+            site_verdict(matching, site, arrival, present, before, after, self._ignore_nan_payload)
+            for site in matching.sites
         ]
         self.sites += [v for v, site in zip(verdicts, matching.sites, strict=True) if self._is_worth_a_line(v, site)]
         self._differences += differences

@@ -6,6 +6,7 @@ import math
 from typing import cast
 
 from hlo_cp2ag.executor.interpreter import Execution
+from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, TupleShape
 from hlo_cp2ag.ir.source import HloError
@@ -27,9 +28,15 @@ def place_of(instruction: Instruction) -> Place:
 
 
 def site_verdict(
-    matching: Matching, site: SiteMatch, arrival: Arrival, before: Execution, after: Execution, ignore_nan_payload: bool
+    matching: Matching,
+    site: SiteMatch,
+    arrival: Arrival,
+    present: Array | None,
+    before: Execution,
+    after: Execution,
+    ignore_nan_payload: bool,
 ) -> SiteVerdict:
-    """The verdict on one site of two matched computations."""
+    """The verdict on one site of two matched computations; `present` are the devices that may come there, None for all."""
     own = place_of(site.before)
     new = None if site.after is None else place_of(site.after)
     pairs = _pairs(site)
@@ -49,14 +56,10 @@ def site_verdict(
     if reason:
         return verdict("not shown", reason)
     try:
-<<<<<<< HEAD
-        leans_on = tuple(conditions(site, arrival, matching.lanes, before, after))
-=======
         # Compared on some devices alone, since the others never come, it cannot lean on all of them coming.
         if matching.lanes is not None and needs_all(site, arrival, before, after):
             return verdict("not shown", f"not all devices enter {site.before.computation.name}: {arrival.reason}")
-        leans_on = tuple(conditions(site, arrival, before, after))
->>>>>>> 4e23dcd8a1ea314d53828bd865bd855427705004
+        leans_on = tuple(conditions(site, arrival, present, before, after))
     except HloError as error:
         return verdict("not shown", str(error))
     if site.lost_payload and not ignore_nan_payload:
