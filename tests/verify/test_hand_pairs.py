@@ -38,10 +38,6 @@ def test_a_right_replacement_is_shown_without_a_condition(before: Path) -> None:
 @pytest.mark.parametrize("before", DIFFERENT, ids=_name)
 def test_a_wrong_one_is_not(before: Path) -> None:
     verdict = _verdict(before)
-    if before.name.startswith("cond_dev_site"):  # right data, if everybody came; some never do
-        assert [len(site.conditions) for site in verdict.sites] == [1]
-        assert "as it is, device 1 never comes to all-gather g" in verdict.sites[0].conditions[0]
-        return
     assert not verdict.ok
     assert verdict.untouched.remarks or any(site.reason for site in verdict.sites)
 
