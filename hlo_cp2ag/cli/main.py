@@ -21,6 +21,7 @@ _COMMANDS = {
     "verify": "hlo_cp2ag.cli.verify",
     "run": "hlo_cp2ag.cli.run",
     "check": "hlo_cp2ag.cli.check",
+    "ranks": "hlo_cp2ag.cli.ranks",
 }
 
 TROUBLE = 2

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.topology.process_grid import ProcessGrid
-from hlo_cp2ag.topology.replica_groups import MOST_IDS, Groups, bad_groups, group_list
+from hlo_cp2ag.topology.replica_groups import MOST_IDS, Groups, bad_groups, group_list, written_id
 
 Mode = Literal["cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id"]
 Profile = Literal["xla", "neuron"]
@@ -89,12 +90,12 @@ def check_groups(instruction: Instruction, ids: Groups, mode: Mode, grid: Proces
             raise bad_groups(instruction, "one of the replica_groups is empty")
         for member in group:
             if member < 0 and size is None:
-                raise bad_groups(instruction, f"group id {member} is below 0")
+                raise bad_groups(instruction, f"group id {member} is below 0", len(seen))
             if size is not None and not 0 <= member < size:
                 what = f"group id {member} is not among the {size} of the grid {grid} ({mode})"
-                raise bad_groups(instruction, what)
+                raise bad_groups(instruction, what, len(seen))
             if member in seen:
-                raise bad_groups(instruction, f"group id {member} stands twice in replica_groups")
+                raise bad_groups(instruction, f"group id {member} stands twice in replica_groups", len(seen))
             seen.add(member)
 
 
@@ -139,20 +140,23 @@ def check_pairs(
 
     Where the grid is not known any id from 0 on is in it.
     """
-    written = instruction.attribute_text("source_target_pairs")
-    span = written.value_span if written is not None else None
     size = None if grid is None else axis_size(mode, grid)
+
+    def at(number: int) -> Span | None:
+        return written_id(instruction, "source_target_pairs", 2 * number)
+
     sources: set[int] = set()
     targets: set[int] = set()
-    for source, target in pairs:
+    for number, (source, target) in enumerate(pairs):
         if size is None and min(source, target) < 0:
-            raise instruction.error(f"the pair {{{source},{target}}} names an id below 0", span)
+            raise instruction.error(f"the pair {{{source},{target}}} names an id below 0", at(number))
         if size is not None and not (0 <= source < size and 0 <= target < size):
             raise instruction.error(
-                f"the pair {{{source},{target}}} names an id that is not among the {size} of the grid {grid}", span
+                f"the pair {{{source},{target}}} names an id that is not among the {size} of the grid {grid}",
+                at(number),
             )
         if not repeats and (source in sources or target in targets):
-            raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target", span)
+            raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target", at(number))
         sources.add(source)
         targets.add(target)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import cast
 
 from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.topology.collective_ops import is_collective
 
 Groups = tuple[tuple[int, ...], ...]
@@ -95,7 +97,18 @@ def _device_count(value: object) -> int:
     return value.mesh.device_count if isinstance(value, MeshReplicaGroups) else 0
 
 
-def bad_groups(instruction: Instruction, message: str, hint: str = "") -> Exception:
-    """The exception for something wrong with the groups, which points at them."""
-    attribute = instruction.attribute_text("replica_groups")
-    return instruction.error(message, attribute.value_span if attribute is not None else None, hint)
+def bad_groups(instruction: Instruction, message: str, number: int | None = None) -> Exception:
+    """The exception for something wrong with the groups: points at them, or at one of their ids if it is written out."""
+    return instruction.error(message, written_id(instruction, "replica_groups", number))
+
+
+def written_id(instruction: Instruction, attribute: str, number: int | None) -> Span | None:
+    """Where the id of a number, counted through all groups or pairs, stands in an attribute; else the attribute's value."""
+    found = instruction.attribute_text(attribute)
+    if found is None:
+        return None
+    text, start = found.value_text, found.value_span.start
+    if number is None or not text.startswith("{") or "/*" in text or "//" in text:
+        return found.value_span
+    ids = list(re.finditer(r"-?\d+", text))
+    return Span(start + ids[number].start(), start + ids[number].end()) if number < len(ids) else found.value_span
