@@ -9,7 +9,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from hlo_cp2ag.cli import files
-from hlo_cp2ag.ir.source import HloError, SourceText
+from hlo_cp2ag.ir.source import SourceText
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _INNER_LIST = re.compile(r"\[\n\s+(-?\d+(?:,\n\s+-?\d+)*)\n\s+\]")
@@ -28,8 +28,8 @@ def parse_json(text: str, path: str) -> tuple[SourceText, Any]:
     except json.JSONDecodeError as error:
         message = "no JSON here: the text is empty" if not text.strip() else f"this is no JSON: {error.msg}"
         raise source.error(error.pos, message) from None
-    except ValueError as error:  # a number of thousands of digits
-        raise HloError(source.diagnostic(0, f"cannot read it: {error}")) from None
+    except ValueError:  # Python reads no number of thousands of digits
+        raise source.error(0, "some number in it has too many digits") from None
 
 
 def place(text: str, path: Sequence[str | int]) -> int:

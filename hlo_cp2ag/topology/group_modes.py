@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.topology.process_grid import ProcessGrid
-from hlo_cp2ag.topology.replica_groups import MOST_IDS, Groups, bad_groups, group_list, written_id
+from hlo_cp2ag.topology.replica_groups import MOST_IDS, Groups, bad_groups, group_list
 
 Mode = Literal["cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id"]
 Profile = Literal["xla", "neuron"]
@@ -138,25 +137,25 @@ def check_pairs(
 ) -> None:
     """Raise HloSyntaxError for ids outside the axis and, unless `repeats`, for a source or target that stands twice.
 
-    Where the grid is not known any id from 0 on is in it.
+    Where the grid is not known any id from 0 on is in it. A permute in place moves several slices, and a device may send
+    or receive one for each.
     """
     size = None if grid is None else axis_size(mode, grid)
-
-    def at(number: int) -> Span | None:
-        return written_id(instruction, "source_target_pairs", 2 * number)
-
+    repeats = repeats or instruction.attribute_text("slice_sizes") is not None
+    written = instruction.attribute_text("source_target_pairs")
+    span = written.value_span if written is not None else None
     sources: set[int] = set()
     targets: set[int] = set()
-    for number, (source, target) in enumerate(pairs):
+    for source, target in pairs:
         if size is None and min(source, target) < 0:
-            raise instruction.error(f"the pair {{{source},{target}}} names an id below 0", at(number))
+            raise instruction.error(f"the pair {{{source},{target}}} names an id below 0", span)
         if size is not None and not (0 <= source < size and 0 <= target < size):
             raise instruction.error(
                 f"the pair {{{source},{target}}} names an id that is not among the {size} of the grid {grid}",
-                at(number),
+                span,
             )
         if not repeats and (source in sources or target in targets):
-            raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target", at(number))
+            raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target", span)
         sources.add(source)
         targets.add(target)
 

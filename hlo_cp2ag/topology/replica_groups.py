@@ -98,17 +98,15 @@ def _device_count(value: object) -> int:
 
 
 def bad_groups(instruction: Instruction, message: str, number: int | None = None) -> Exception:
-    """The exception for something wrong with the groups: points at them, or at one of their ids if it is written out."""
-    return instruction.error(message, written_id(instruction, "replica_groups", number))
+    """The exception for something wrong with the groups.
 
-
-def written_id(instruction: Instruction, attribute: str, number: int | None) -> Span | None:
-    """Where the id of a number, counted through all groups or pairs, stands in an attribute; else the attribute's value."""
-    found = instruction.attribute_text(attribute)
+    It points at them, or at the id of a number, counted through all groups, where the groups are written out.
+    """
+    found = instruction.attribute_text("replica_groups")
     if found is None:
-        return None
-    text, start = found.value_text, found.value_span.start
-    if number is None or not text.startswith("{") or "/*" in text or "//" in text:
-        return found.value_span
-    ids = list(re.finditer(r"-?\d+", text))
-    return Span(start + ids[number].start(), start + ids[number].end()) if number < len(ids) else found.value_span
+        return instruction.error(message)
+    text, (start, end) = found.value_text, found.value_span
+    if number is not None and text.startswith("{") and "/" not in text:
+        ids = list(re.finditer(r"-?\d+", text))
+        start, end = (start + place for place in ids[number].span())
+    return instruction.error(message, Span(start, end))

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (HLO lines)
 """Neuron's envelope of a module, and of a def.json."""
 
 from __future__ import annotations
@@ -129,6 +130,20 @@ def test_grids() -> None:
         topologies(reduce(""), replica_count=0)
     with pytest.raises(ValueError, match="#rank_world_size must be at least 1, not 0"):
         topologies(reduce(""), rank_world_size=0)
+
+
+def test_asynchronous_collectives_count_once() -> None:
+    """A start that calls a computation has its collective in there; one with groups of its own is the collective."""
+    inner = "f {\n  p = f32[8]{0} parameter(0)\n  ROOT rs = f32[4]{0} reduce-scatter(p), replica_groups={{1,0}}, dimensions={0}, to_apply=add\n}\n"
+    m = module(
+        "s = ((f32[8]), f32[4]) reduce-scatter-start(p), calls=f",
+        "d = f32[4] reduce-scatter-done(s)",
+        "g = (f32[8], f32[16]) all-gather-start(p), replica_groups={{0,1}}, dimensions={0}",
+        "h = f32[16] all-gather-done(g)",
+        computations=inner,
+    )
+    assert [found.name for found in collectives(m)] == ["rs", "g"]
+    assert write_cc_info(m)["CCInfo"]["replica_groups"] == [[[1, 0]], [[0, 1]]]
 
 
 def test_an_operand_that_is_a_collective() -> None:

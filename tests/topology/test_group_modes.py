@@ -181,6 +181,10 @@ def test_pairs() -> None:
     with pytest.raises(HloSyntaxError, match=r"the pair \{1,1\} repeats a source or target"):
         device_pairs(twice, grid)
     assert device_pairs(twice, ProcessGrid(2, 1), "neuron") == ((0, 1), (1, 1))
+    in_place = only(
+        "r = f32[8] collective-permute(p, p, i, i), source_target_pairs={{0,1},{1,1}}, slice_sizes={{4},{4}}"
+    )
+    assert device_pairs(in_place, ProcessGrid(2, 1)) == ((0, 1), (1, 1))
 
 
 # ---- what XLA communicates -------------------------------------------------------------------------------------------

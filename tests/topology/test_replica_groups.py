@@ -111,6 +111,7 @@ def test_num_replicas_is_the_first_groups_size() -> None:
         ([[0, 1], [0, 1]], None),
         ([[0, 1, 3, 2]], None),
         ([[0, 2, 1, 4, 3, 5]], None),
+        ([[0, 1, 4, 5, 2, 3, 7, 6]], None),  # the first steps along each axis are those of a grid
         ([[]], None),
         ([], None),
     ],
