@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.topology.collective_ops import is_collective
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.topology.replica_groups import MOST_IDS, Groups, bad_groups, group_list
 
@@ -53,8 +54,6 @@ def participants(instruction: Instruction, replica_count: int, num_partitions: i
     Raises ValueError for counts below 1, HloSyntaxError for an instruction that is no collective and for groups that name
     ids outside the grid, one id twice, or none at all.
     """
-    from hlo_cp2ag.topology.collective_ops import is_collective
-
     if replica_count < 1 or num_partitions < 1:
         raise ValueError(f"a grid of {replica_count} x {num_partitions} has no devices")
     if not is_collective(instruction):
