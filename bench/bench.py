@@ -149,11 +149,23 @@ def executor() -> None:
     console.print(table)
 
 
+def proofs(folder: Path) -> None:
+    from proofs import proof_times
+
+    table = Table(title="cp2ag verify --no-run: proofs of rewrite's own output", title_justify="left")
+    for column in ("module", "sites", "whole process s", "slowest site ms"):
+        table.add_column(column, justify="right")
+    for name, sites, seconds, slowest in proof_times(folder):
+        table.add_row(name, f"{sites:,}", f"{seconds:.2f}", f"{1000 * slowest:.1f}")
+    console.print(table)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         small(folder)
         large(folder)
+        proofs(folder)
     executor()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     console.print(f"[dim]peak of the benchmark itself: {peak / 1024:,.0f} MB[/dim]")

@@ -24,6 +24,9 @@ def main() -> int:
         print("\n$ cp2ag check out.hlo", flush=True)
         subprocess.run([sys.executable, "-m", "hlo_cp2ag", "check", str(out)], cwd=TOP, check=True)
         print("(nothing: XLA's parser would take it)")
+        print(f"\n$ cp2ag verify {FIXTURE} out.hlo", flush=True)
+        verify = [sys.executable, "-m", "hlo_cp2ag", "verify", str(FIXTURE), str(out)]
+        subprocess.run(verify, cwd=TOP, check=True)
     return 0
 
 

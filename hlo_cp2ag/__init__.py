@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hlo_cp2ag.text.parser import parse
     from hlo_cp2ag.text.printer import to_text
     from hlo_cp2ag.verify.report import Verdict
-    from hlo_cp2ag.verify.verify import verify
+    from hlo_cp2ag.verify.verification import verify
 
 _HOMES = {
     "Computation": "ir.module",
@@ -39,7 +39,7 @@ _HOMES = {
     "parse": "text.parser",
     "to_text": "text.printer",
     "Verdict": "verify.report",
-    "verify": "verify.verify",
+    "verify": "verify.verification",
 }
 
 __all__ = [

@@ -156,3 +156,18 @@ def test_imports_run_downward(path: Path) -> None:
     used = set(re.findall(r"(?:from|import) hlo_cp2ag\.(\w+)", path.read_text())) & set(ROOMS)
     assert all(ROOMS.index(other) <= ROOMS.index(room) for other in used), used
     assert not (room == "executor" and "lowering" in used)
+
+
+def test_verify_is_a_function_whatever_is_loaded() -> None:
+    text = "HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}\n"
+    code = (
+        "import hlo_cp2ag\n"
+        f"module = hlo_cp2ag.parse({text!r})\n"
+        "first = hlo_cp2ag.verify\n"
+        "assert first(module, module).ok\n"
+        "assert hlo_cp2ag.verify(module, module, run=False).ok  # now the room of that name is loaded\n"
+        "from hlo_cp2ag.verify import Verdict, verify\n"
+        "assert isinstance(verify(module, module), Verdict)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

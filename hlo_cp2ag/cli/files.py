@@ -139,7 +139,8 @@ def _write_file(path: str, pieces: Pieces) -> None:
     target = os.path.realpath(path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".cp2ag-", suffix=".tmp")
     try:
-        with os.fdopen(handle, "wb") as out:
+        # Thousands of pieces of some kilobytes: with the usual buffer each would be a call of its own.
+        with os.fdopen(handle, "wb", buffering=1 << 17) as out:
             out.writelines(pieces)
         os.chmod(temporary, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
         os.replace(temporary, target)

@@ -179,7 +179,7 @@ def command(
 def _is_proved(result: RewriteResult, in_path: str, quiet: bool) -> bool:
     """Whether checks 1 and 2 of `verify` are shown; says on stderr what is not, and what a proof leans on."""
     from hlo_cp2ag.cli.verdict_table import site_lines
-    from hlo_cp2ag.verify.verify import verify
+    from hlo_cp2ag.verify.verification import verify
 
     grid, options = result.config.grid, result.options
     verdict = verify(

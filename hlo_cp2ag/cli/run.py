@@ -23,6 +23,8 @@ from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, element_bits, leaves
 from hlo_cp2ag.ir.source import Diagnostic, HloError
 from hlo_cp2ag.lowering.config import GridConfig
+from hlo_cp2ag.lowering.gate import repeated_pairs
+from hlo_cp2ag.lowering.sites import permutes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +141,7 @@ def command(
     module.check()
     config = module_grid(module, replica_count, num_partitions, secondary_mesh_count, strict_grid)
     devices = config.grid.device_count
-    warnings = grid_warnings(module, config)
+    warnings = [*grid_warnings(module, config), *(_repeated_pairs(module) if profile == "neuron" else ())]
     if not quiet:
         for warning in warnings:
             console.warning(warning)
@@ -242,6 +244,14 @@ def _refuse_conflicts(
         raise HloError(f"{outputs_path}: error: cannot write it: {reason}")
 
 
+def _repeated_pairs(module: HloModule) -> Iterator[Diagnostic]:
+    """What is repeated in the pairs of permutes; under the profile "xla" the run refuses it."""
+    for permute in permutes(module):
+        pairs = cast("tuple[tuple[int, int], ...]", permute.attribute("source_target_pairs", ()))
+        for text in repeated_pairs(pairs):
+            yield module.source.diagnostic(permute.name_span.start, text, severity="warning")
+
+
 def _bound_outputs(module: HloModule, devices: int, max_memory: int) -> None:
     """Raise before the run if the npz file would take too much memory: each device's outputs are in it."""
     size = sum(map(_bytes, _leaves(module.entry.root))) * devices
@@ -291,7 +301,12 @@ def _explained(
             place = parameter[0].name_span.start
         array = None if named is None else inputs.get(named.group(1))
         if parameter is not None and array is not None:
-            hint = _input_hint(array, parameter[1], config)
+            if "has elements of" in first:
+                hint = _type_hint(parameter[1])
+            elif "has the value" in first:
+                hint = _bits_hint(parameter[1])
+            else:
+                hint = _input_hint(array, parameter[1], config)
         else:
             keys = ", ".join(list(inputs)[:8]) + (", ..." if len(inputs) > 8 else "") if inputs else "nothing"
             hint = f"{files.shown(inputs_path)} holds {keys}; the keys are p0, p1, ... in the parameters' order"
@@ -312,17 +327,26 @@ def _parameter(module: HloModule, name: str) -> tuple[Instruction, ArrayShape] |
 
 
 def _input_hint(array: Array, shape: ArrayShape, config: GridConfig) -> str:
-    from hlo_cp2ag.ir.element_types import NUMPY_NAMES, dtype_of
-
-    dtype = dtype_of(shape.element_type)
     if array.shape[1:] == shape.dimensions and array.ndim == len(shape.dimensions) + 1:
         grid = f"the grid has {config.grid.device_count}: {config.describe()}"
         return f"the array is for {array.shape[0]} devices, {grid}; --replica-count and --num-partitions set it"
-    if array.shape in (shape.dimensions, (config.grid.device_count, *shape.dimensions)):
-        if shape.element_type in NUMPY_NAMES:
-            return f"array.astype(numpy.{dtype.name}) makes it one"
-        return f"numpy has no {shape.element_type}: store its bits as uint{8 * dtype.itemsize}"
     return ""
+
+
+def _type_hint(shape: ArrayShape) -> str:
+    from hlo_cp2ag.ir.element_types import NUMPY_NAMES, dtype_of
+
+    dtype = dtype_of(shape.element_type)
+    if shape.element_type in NUMPY_NAMES:
+        return f"array.astype(numpy.{dtype.name}) makes it one"
+    return f"numpy has no {shape.element_type}: store its bits as uint{8 * dtype.itemsize}"
+
+
+def _bits_hint(shape: ArrayShape) -> str:
+    if shape.element_type == "pred":
+        return "(array != 0) makes it one"
+    bits = element_bits(shape.element_type)
+    return f"array & {(1 << bits) - 1} keeps the {bits} bits of {shape.element_type}"
 
 
 # ---- while it runs ---------------------------------------------------------------------------------------------------

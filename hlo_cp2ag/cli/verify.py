@@ -126,7 +126,7 @@ def command(
             warnings = [warning.header() for warning in result.warnings]
     else:
         after = _read(after_path)
-    from hlo_cp2ag.verify.verify import verify
+    from hlo_cp2ag.verify.verification import verify
 
     steps = Steps()
     with bar(steps, console.is_terminal()):

@@ -13,7 +13,7 @@ from hlo_cp2ag.executor.registry import ExecutionError
 from hlo_cp2ag.executor.values import TOKEN, Array, Token, Value, array_shape_of, collapse, leaves
 from hlo_cp2ag.ir.element_types import NUMPY_NAMES, dtype_of, integer_range
 from hlo_cp2ag.ir.module import HloModule
-from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, TupleShape, is_complex, is_integer
+from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, TupleShape, element_bits, is_complex, is_integer
 from hlo_cp2ag.ir.shape import leaves as shape_leaves
 
 # ---- random values ---------------------------------------------------------------------------------------------------
@@ -162,13 +162,22 @@ def unpack(array: Array, element_type: str, name: str = "array") -> Array:
     if array.dtype == dtype:
         return array
     if array.dtype == np.dtype(f"u{dtype.itemsize}") and element_type not in NUMPY_NAMES:
+        _refuse_more_than(array, (1 << min(64, element_bits(element_type))) - 1, element_type, name)
         return from_bits(array, element_type)
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:  # what np.save makes of ml_dtypes
         return from_bits(array.view(f"u{dtype.itemsize}"), element_type)
     if element_type == "pred" and array.dtype == np.uint8:
+        _refuse_more_than(array, 1, element_type, name)
         result: Array = array != 0
         return result
     raise ExecutionError(f"input {name} has elements of {array.dtype}, its parameter takes {element_type}")
+
+
+def _refuse_more_than(bits: Array, most: int, element_type: str, name: str) -> None:
+    """Raise ExecutionError if a byte holds more than an element's own bits: what was meant by them nobody knows."""
+    largest = int(bits.max(initial=0))
+    if largest > most:
+        raise ExecutionError(f"input {name} has the value {largest}, the bits of {element_type} are at most {most}")
 
 
 def unpack_value(value: Value, devices: int) -> list[Array]:

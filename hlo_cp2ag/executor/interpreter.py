@@ -168,6 +168,12 @@ class Execution:
             message += f", at iteration {limit.iteration:,} of while {loop.name!r}"
             hint = "a loop may not end; a larger --max-steps lets it run on"
             raise BoundError(*execution_error(loop, message, hint).diagnostics) from None
+        if limit.applied_by is not None:
+            place = limit.applied_by
+            message += f", at {place.opcode} {place.name!r}, which applies a computation to elements"
+            raise BoundError(
+                *execution_error(place, message, "a larger --max-steps lets it run on").diagnostics
+            ) from None
         named = "" if computation.is_inline or computation.is_lone else f", at computation {computation.name!r}"
         diagnostic = computation.module.source.diagnostic(
             computation.name_span.start, message + named, hint="a larger --max-steps lets it run on"
@@ -183,7 +189,7 @@ class Execution:
             self._show(parameter, argument)
         del args
         if self._max_steps is not None and self.steps + len(plan.steps) > self._max_steps:
-            raise TooManySteps(plan.computation)
+            raise TooManySteps(plan.computation, self.in_apply)
         self.steps += len(plan.steps)
         if self._progress is not None:
             self._progress(self.steps)
@@ -198,6 +204,10 @@ class Execution:
                     self._show(step.instruction, result)
                     for slot in step.frees:
                         values[slot] = None
+            except TooManySteps as limit:
+                if limit.in_apply and not self.in_apply and limit.applied_by is None and step is not None:
+                    limit.applied_by = step.instruction
+                raise
             except MemoryError as error:  # an inner plan has made an ExecutionError of its own
                 if step is None:
                     raise

@@ -16,7 +16,7 @@ from hlo_cp2ag.executor.interpreter import Execution
 from hlo_cp2ag.executor.ops.collectives import permute_map
 from hlo_cp2ag.executor.plan import Plan, Step
 from hlo_cp2ag.executor.values import Token, Value, array_shape_of
-from hlo_cp2ag.executor.working_room import working_room
+from hlo_cp2ag.executor.working_room import shared_room, working_room
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import Shape, TupleShape
@@ -205,7 +205,7 @@ class _Estimate:
         extra = 0
         if opcode in ("partition-id", "replica-id"):
             differs = execution.lanes > 1
-        elif opcode.startswith("collective-permute"):
+        elif opcode in ("collective-permute", "collective-permute-start"):
             differs = differs or bool((permute_map(execution, instruction) < 0).any())
         elif opcode in ("all-gather", "all-reduce", "all-gather-start", "all-reduce-start"):
             differs = differs and len(group_table(execution, instruction).groups) > 1
@@ -216,7 +216,8 @@ class _Estimate:
         elif opcode not in _VIEWS and opcode != "constant":
             shapes = execution.operand_shapes(instruction)
             room = working_room(instruction, tuple(shapes), size_of(instruction.shape, False, 1))
-            extra = room * (execution.lanes if differs else 1)
+            lanes = execution.lanes if differs else 1
+            extra = room * lanes + shared_room(instruction, tuple(shapes), lanes)
         return _Answer(fill(instruction.shape, differs), extra)
 
     def _while(self, instruction: Instruction, state: Flags) -> _Answer:

@@ -141,9 +141,12 @@ class BoundError(ExecutionError):
 class TooManySteps(Exception):  # noqa: N818
     """The run has come to its bound; what loop it is in is added on the way up."""
 
-    def __init__(self, computation: Computation) -> None:
-        """`computation` is the one that was not entered any more."""
+    def __init__(self, computation: Computation, in_apply: bool) -> None:
+        """`computation` is the one that was not entered any more, on elements of arrays or on devices."""
         super().__init__()
+        self.in_apply = in_apply
+        self.applied_by: Instruction | None = None
+        """The instruction that applies it to elements."""
         self.computation = computation
         self.loop: Instruction | None = None
         self.iteration = 0

@@ -13,7 +13,7 @@ from hlo_cp2ag.executor.registry import Context, find_precheck
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, leaves
-from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, check_shape
+from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, check_layout, check_meaning, check_shape
 from hlo_cp2ag.text.opcodes import split_opcode
 
 _IGNORED = frozenset(
@@ -25,16 +25,22 @@ _GROUPED = ("all-gather", "reduce-scatter", "all-to-all", "all-reduce", "collect
 
 
 def validate(context: Context, index: ModuleIndex, entry: Computation) -> int:
-    """Looks at every instruction that the entry reaches; returns how deep computations call each other.
+    """Looks at every instruction; returns how deep computations call each other.
 
     Raises HloSyntaxError, with the line, for an opcode that the executor lacks, a computation that is not there, calls
     itself or lacks a parameter, and for a stated shape that contradicts the operands.
     """
     order, depth = _reachable(index, entry)
+    reached = set(map(id, order))
     for computation in order:
         index.parameters(computation)
         for node in index.nodes(computation):
             check_instruction(context, index, node)
+    for computation in index.module.computations:  # XLA verifies what nothing calls, too
+        if id(computation) not in reached:
+            index.parameters(computation)
+            for node in index.nodes(computation):
+                check_instruction(context, index, node, runs=False)
     return depth
 
 
@@ -78,14 +84,22 @@ def _calls(index: ModuleIndex, computation: Computation) -> Iterator[tuple[Instr
             yield node.instruction, called
 
 
-def check_instruction(context: Context, index: ModuleIndex, node: Node) -> None:
-    """Raise HloSyntaxError if no run could do an instruction: see `validate`."""
+def check_instruction(context: Context, index: ModuleIndex, node: Node, *, runs: bool = True) -> None:
+    """Raise HloSyntaxError if no run could do an instruction: see `validate`.
+
+    Of one that does not run (`runs`), the opcode need not be one that the executor has.
+    """
     instruction = node.instruction
-    if instruction.opcode == "parameter":
+    try:
+        check_layout(instruction.shape)
+    except ShapeInferenceError as error:
+        raise instruction.error(error.message) from None
+    if runs:
         _refuse_shape(context, instruction)
+    if instruction.opcode == "parameter":
         return
-    function_of(instruction)
-    _refuse_shape(context, instruction)
+    if runs:
+        function_of(instruction)
     for attribute in ("to_apply", "calls", "body", "condition"):
         if instruction.attribute_text(attribute) is not None and not index.called(instruction, attribute):
             raise instruction.error(f"needs one computation {attribute}=")
@@ -97,7 +111,7 @@ def check_instruction(context: Context, index: ModuleIndex, node: Node) -> None:
         _expect(instruction, split[0], index.operand_shapes(instruction))
         return
     _check_shape(context, index, inside)
-    found = find_precheck(inside.opcode)
+    found = find_precheck(inside.opcode) if runs else None
     if found is not None:
         found(context, inside)
 
@@ -146,6 +160,7 @@ def _check_shape(context: Context, index: ModuleIndex, instruction: Instruction)
         group_size = len(table.groups[0]) if table.groups else None
     try:
         check_shape(opcode, instruction.shape, operands, attributes, called, group_size=group_size)
+        check_meaning(opcode, instruction.shape, operands, attributes, called)
     except ShapeInferenceError as error:
         raise instruction.error(error.message) from None
 

@@ -21,7 +21,7 @@ def instructions_with(module: HloModule, pattern: re.Pattern[str]) -> Iterator[I
     opcode exactly there.
     """
     for offset, opcode, instruction in _matches(module, pattern):
-        if opcode == instruction.opcode and instruction.body.opcode_span.start == offset:
+        if opcode == instruction.opcode and opcode_start(instruction) == offset:
             yield instruction
 
 
@@ -40,6 +40,12 @@ def instruction_at(module: HloModule, offset: int) -> Instruction | None:
     if computation is None:
         return None
     return computation.table.at(offset)
+
+
+def opcode_start(instruction: Instruction) -> int:
+    """Where an instruction's opcode stands."""
+    line = instruction.known_line
+    return line.opcode_start if line is not None else instruction.body.opcode_span.start
 
 
 def _matches(module: HloModule, pattern: re.Pattern[str]) -> Iterator[tuple[int, str, Instruction]]:

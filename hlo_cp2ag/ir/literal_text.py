@@ -276,6 +276,7 @@ def _walk_array(walker: _Walker, shape: ArrayShape) -> ArrayWords:
     count = shape.element_count
     words: list[str] = []
     seen = [0] * rank
+    loose = [False] * rank  # whether numbers stand where rows should
     index = level = 0
     elided = False
     while True:
@@ -294,9 +295,11 @@ def _walk_array(walker: _Walker, shape: ArrayShape) -> ArrayWords:
                 _fail("unexpected }", start)
             level -= 1
             if seen[level] != dimensions[level]:
+                if loose[level]:
+                    _fail(f"expects {dimensions[level]} rows in dimension {level}, but sees numbers instead", start)
                 what = "elements" if level == rank - 1 else "rows"
                 _fail(f"expects {dimensions[level]} {what} in dimension {level}, but sees {seen[level]}", start)
-            seen[level] = 0
+            seen[level], loose[level] = 0, False
             walker.advance()
         elif kind == "...":
             if level != 1:
@@ -309,6 +312,8 @@ def _walk_array(walker: _Walker, shape: ArrayShape) -> ArrayWords:
         elif kind == "(" or kind in ("bool", "int", "decimal", "inf"):
             if level == rank and rank:
                 seen[rank - 1] += 1
+            elif level:
+                loose[level - 1] = True
             if kind == "(" and rank and (level != rank or seen[rank - 1] > dimensions[rank - 1]):
                 _fail("a complex number that is not at its place", start)
             element = _complex(walker, element_type) if kind == "(" else _element(walker, element_type)

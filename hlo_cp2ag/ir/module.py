@@ -6,12 +6,13 @@ computations into instructions and instructions into operands and attributes on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from hlo_cp2ag.ir.shape import Shape
+from hlo_cp2ag.ir.shape import Shape, parse_shape
 from hlo_cp2ag.ir.source import SourceText, Span
 
 
@@ -52,6 +53,50 @@ class InstructionBody(NamedTuple):
     end: int
 
 
+class LineForm(NamedTuple):
+    """What decides all about a line in XLA's own writing but its names, its metadata and its place."""
+
+    shape: str
+    opcode: str
+    operand_count: int
+    """-1 where a number stands in the operands' place."""
+    attributes: str
+    """All that stands behind the operands, metadata and names emptied."""
+
+
+class PlainLine(NamedTuple):
+    """A line in XLA's own writing, `%name = shape opcode(%a, %b), attributes`, cut without reading it.
+
+    What it says counts only where a line of its form has been read in full before (`ModuleReader.is_known`).
+    """
+
+    form: LineForm
+    name: str
+    name_start: int
+    start: int
+    """Where ROOT or the name's `%` stands."""
+    opcode_start: int
+    operands: str
+    """What stands between the opcode's parentheses."""
+    operands_start: int
+    attributes: str
+    """All that stands behind the operands, as it is."""
+    end: int
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is marked ROOT."""
+        return self.start + 1 < self.name_start
+
+    @property
+    def operand_names(self) -> list[str]:
+        """The names of its operands in order, without `%`."""
+        return _OPERAND_NAME.findall(self.operands)
+
+
+_OPERAND_NAME = re.compile(r"%([^,]+)")
+
+
 class ModuleReader(Protocol):
     """Cuts text on demand; implemented in `hlo_cp2ag.text`."""
 
@@ -63,6 +108,12 @@ class ModuleReader(Protocol):
 
     def read_body(self, instruction: Instruction) -> InstructionBody:
         """An instruction's parts. Raises HloSyntaxError."""
+
+    def line_at(self, computation: Computation, offset: int) -> PlainLine | None:
+        """The line that holds a place in a computation, if it is a plain one."""
+
+    def is_known(self, line: PlainLine) -> bool:
+        """Whether an instruction of the same form was read, and is what its line says."""
 
     def read_value(self, instruction: Instruction, attribute: AttributeText) -> object:
         """An attribute's typed value (`hlo_cp2ag.text.values`). Raises HloSyntaxError."""
@@ -107,6 +158,9 @@ class InstructionTable(Protocol):
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name (without `%`), if there is one."""
 
+    def find_before(self, name: str, offset: int) -> Instruction | None:
+        """The same, if it begins before an offset of the module's text."""
+
     def names(self) -> list[str]:
         """All names in text order."""
 
@@ -120,10 +174,20 @@ class InstructionTable(Protocol):
 class Instruction:
     """One instruction of a computation: a name and an opcode at a place in the text."""
 
-    __slots__ = ("_body", "_operands", "_shape", "computation", "is_root", "name", "name_span", "opcode", "span")
+    __slots__ = (
+        *("_body", "_operands", "_shape"),
+        *("computation", "is_root", "line", "name", "name_span", "opcode", "span"),
+    )
 
     def __init__(
-        self, computation: Computation, name: str, name_span: Span, opcode: str, is_root: bool, span: Span
+        self,
+        computation: Computation,
+        name: str,
+        name_span: Span,
+        opcode: str,
+        is_root: bool,
+        span: Span,
+        line: PlainLine | None = None,
     ) -> None:
         self.computation = computation
         self.name = name
@@ -135,6 +199,8 @@ class Instruction:
         """Whether the text marks it ROOT."""
         self.span = span
         """From ROOT or the name to the end of the last attribute."""
+        self.line = line
+        """Its line, where it is a plain one."""
         self._body: InstructionBody | None = None
         self._operands: tuple[Instruction, ...] | None = None
         self._shape: Shape | None = None
@@ -163,6 +229,12 @@ class Instruction:
             self._body = self.module.reader.read_body(self)
         return self._body
 
+    @property
+    def known_line(self) -> PlainLine | None:
+        """Its line, if reading its parts would tell nothing that is not known of another line of this form."""
+        line = self.line
+        return line if line is not None and self.module.reader.is_known(line) else None
+
     def forget(self) -> None:
         """Lets go of its parts; they are read again when somebody asks. Its shape is kept."""
         self._body = self._operands = None
@@ -176,7 +248,8 @@ class Instruction:
     def shape(self) -> Shape:
         """The result shape: the text's, or inferred where the text leaves it out. Raises HloSyntaxError."""
         if self._shape is None:
-            stated = self.body.shape
+            line = self.known_line
+            stated = parse_shape(line.form.shape) if line is not None else self.body.shape
             self._shape = stated if stated is not None else self.module.reader.infer_shape(self)
         return self._shape
 
@@ -189,6 +262,8 @@ class Instruction:
     def operands(self) -> tuple[Instruction, ...]:
         """The instructions its operands name. Raises HloSyntaxError for a name that is not there."""
         if self._operands is None:
+            self._operands = self._operands_of_line()
+        if self._operands is None:
             for operand in self.body.operands:
                 if operand.name is None:
                     raise self.error(
@@ -196,6 +271,19 @@ class Instruction:
                     )
             self._operands = tuple(self.operand_instruction(operand) for operand in self.body.operands)
         return self._operands
+
+    def _operands_of_line(self) -> tuple[Instruction, ...] | None:
+        """The same from a known line; None if there is none, or a name is not there."""
+        line = self.known_line
+        if line is None:
+            return None
+        found: list[Instruction] = []
+        for name in line.operand_names:
+            target = self.computation.table.find_before(name, self.span.start)
+            if target is None:
+                return None
+            found.append(target)
+        return tuple(found)
 
     def operand_instruction(self, operand: Operand) -> Instruction:
         """The instruction that one operand names. Raises HloSyntaxError if it is not defined before."""

@@ -6,12 +6,13 @@ result of another permute that is replaced in the same run.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
+from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, PlainLine
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.ir.template import OPERAND, ChainTemplate, name_hole
@@ -80,20 +81,27 @@ class Rewriter:
     """Collects edits of one module. `edits()` gives them in text order; nothing is written twice."""
 
     def __init__(
-        self, module: HloModule, printer: InstructionPrinter, check: Callable[[Instruction], None] | None = None
+        self,
+        module: HloModule,
+        printer: InstructionPrinter,
+        check: Callable[[Instruction], None] | None = None,
+        is_in_order: Callable[[PlainLine], bool] = lambda line: False,
     ) -> None:
-        """`check` is called with every instruction that uses a renamed one; it raises HloSyntaxError for a bad one."""
+        """`check` is called with every instruction that uses a renamed one; it raises HloSyntaxError for a bad one.
+
+        `is_in_order` says of a line that the check would find nothing in it; it is not called for such a line.
+        """
         self.module = module
         self._check = check
+        self._is_in_order = is_in_order
         self._printer = printer
         self._before: dict[Instruction, list[NewInstruction]] = {}
         self._replaced: dict[Instruction, NewInstruction | Filled] = {}
         self._renamed: dict[int, dict[str, str]] = {}
         self._erased: dict[Instruction, None] = {}
         self._plain: list[Edit] = []
-        self._in_headers: set[str] = set()
         self._headers: str | None = None
-        self._next_number: dict[str, int] = {}
+        self._free_names: dict[str, Iterator[str]] = {}
         self._next_channel: int | None = None
 
     # ---- what is free --------------------------------------------------------------------------------------------
@@ -107,35 +115,36 @@ class Rewriter:
 
         XLA's uniquer takes `add.0` for `add` and `add.01` for `add.1`, so such names count as well.
         """
-        taken, in_headers, next_number = self.module.instruction_names, self._in_headers, self._next_number
         names: list[str] = []
         for opcode in opcodes:
-            number = next_number.get(opcode, -1)
-            if number < 0:
-                in_headers |= self._header_names(opcode)
-                number = 0
-                if not (opcode in taken or opcode in in_headers or f"{opcode}.0" in taken or f"{opcode}.00" in taken):
-                    next_number[opcode] = 1
-                    names.append(opcode)
-                    continue
-            number = number or 1
-            name = f"{opcode}.{number}"
-            while (
-                name in taken or f"{opcode}.0{number}" in taken or f"{opcode}.00{number}" in taken or name in in_headers
-            ):
-                number += 1
-                name = f"{opcode}.{number}"
-            next_number[opcode] = number + 1
-            names.append(name)
+            free = self._free_names.get(opcode)
+            if free is None:
+                free = self._free_names[opcode] = self._names_from(opcode)
+            names.append(next(free))
         return names
+
+    def _names_from(self, opcode: str) -> Iterator[str]:
+        """All free names of an opcode in order."""
+        taken, in_headers = self.module.instruction_names, self._header_names(opcode)
+        zero, two_zeros = f"{opcode}.0", f"{opcode}.00"
+        if not (opcode in taken or opcode in in_headers or zero in taken or two_zeros in taken):
+            yield opcode
+        for number in map(str, itertools.count(1)):
+            name = f"{opcode}.{number}"
+            if not (name in taken or zero + number in taken or two_zeros + number in taken or name in in_headers):
+                yield name
 
     def _header_names(self, opcode: str) -> set[str]:
         """Names that begin with an opcode and stand in computations' headers; XLA's uniquer counts them too."""
         if self._headers is None:
             self._headers = "\n".join(self.module.header_parameter_texts())
-        if opcode not in self._headers:
-            return set()
-        return {name for name in _HEADER_NAME.findall(self._headers) if name.startswith(opcode)}
+        found: set[str] = set()
+        if opcode not in self._headers:  # many times faster than the search below
+            return found
+        for match in re.finditer(rf"{re.escape(opcode)}[\w.\-]*", self._headers):
+            if self._headers[match.start() - 1] not in _NAME_CHARACTERS:
+                found.add(match.group())
+        return found
 
     def next_channel_id(self) -> int:
         """1 + the largest channel id of the module, rising with each call."""
@@ -212,8 +221,9 @@ class Rewriter:
         computations: dict[int, Computation] = {}
         for instruction in [*self._before, *self._replaced, *self._erased]:
             computations[id(instruction.computation)] = instruction.computation
+        gone = {instruction.span.start for instruction in (*self._replaced, *self._erased)}
         for key, names in self._renamed.items():
-            edits.extend(self._use_edits(computations[key], names))
+            edits.extend(self._use_edits(computations[key], names, gone))
         for instruction in dict.fromkeys([*self._before, *self._replaced]):
             edits.append(self._written(instruction))
         edits.extend(_erasure(instruction) for instruction in self._erased)
@@ -252,16 +262,32 @@ class Rewriter:
             return Edit(Span(start, start), text)
         return Edit(instruction.span, text + root + self._printer.instruction(last, instruction, name_of))
 
-    def _use_edits(self, computation: Computation, names: dict[str, str]) -> Iterable[Edit]:
-        """The edits of every use of the renamed instructions in one computation."""
-        table = computation.table
+    def _use_edits(self, computation: Computation, names: dict[str, str], gone: set[int]) -> Iterable[Edit]:
+        """The edits of every use of the renamed instructions in one computation.
+
+        `gone` is where those instructions begin that are replaced or erased as a whole.
+        """
+        table, line_at = computation.table, self.module.reader.line_at
         seen: set[Instruction] = set()
-        for offset in mentions(self.module.text, computation.body_span, names):
+        line: PlainLine | None = None
+        line_end, is_in_order = -1, False
+        for offset, name in mentions(self.module.text, computation.body_span, names):
+            if offset >= line_end:
+                line = line_at(computation, offset)
+                # Decided once a line: the check of this very line may bring its form in order.
+                is_in_order = line is not None and self._is_in_order(line)
+                line_end = line.end if line is not None else -1
+            if line is not None and line.start in gone:
+                continue
+            if line is not None and is_in_order:
+                if 0 <= offset - line.operands_start < len(line.operands):
+                    yield Edit(Span(offset, offset + len(name)), names[name])
+                continue
             user = table.at(offset)
             if user is None or user in seen:
                 continue
             seen.add(user)
-            if user in self._replaced or user in self._erased:
+            if user.span.start in gone:
                 continue
             if self._check is not None:
                 self._check(user)
@@ -287,8 +313,8 @@ def _operand_edits(operand: object, names: dict[str, str]) -> Iterable[Edit]:
             pending.extend(nested.operands)
 
 
-def mentions(text: str, span: Span, names: Collection[str]) -> list[int]:
-    """The offsets in `span` at which one of these names stands, in whatever role.
+def mentions(text: str, span: Span, names: Collection[str]) -> list[tuple[int, str]]:
+    """The offsets in `span` at which one of these names stands, in whatever role, and which.
 
     Names that begin alike are found in one pass over the text: where there are thousands of them, their stems are few.
     """
@@ -296,13 +322,16 @@ def mentions(text: str, span: Span, names: Collection[str]) -> list[int]:
     for name in names:
         match = _STEM.match(name)
         stems.add(match.group() if match else name)
-    offsets: list[int] = []
+    found: list[tuple[int, str]] = []
     for stem in sorted(stems):
         for match in re.compile(rf"{re.escape(stem)}[\w.\-]*:?").finditer(text, span.start, span.end):
-            name = match.group()
-            if text[match.start() - 1] not in _NAME_CHARACTERS and (name in names or name.rstrip(":") in names):
-                offsets.append(match.start())
-    return sorted(offsets) if len(stems) > 1 else offsets
+            start, name = match.start(), match.group()
+            if name not in names:
+                name = name.rstrip(":")
+            if name in names and text[start - 1] not in _NAME_CHARACTERS:
+                found.append((start, name))
+    # A stem may begin another one, which then finds the same names again.
+    return sorted(set(found)) if len(stems) > 1 else found
 
 
 def names_in_braces(value_text: str, offset: int) -> list[tuple[Span, str]]:

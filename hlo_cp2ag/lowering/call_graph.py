@@ -10,6 +10,10 @@ from typing import NamedTuple
 from hlo_cp2ag.ir.find import CALLING, instruction_at
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
 
+_CALLING_KEY = re.compile(rf"(?:{'|'.join(CALLING)})=")
+_CALLING_ATTRIBUTE = re.compile(rf", *({'|'.join(CALLING)})= *")
+_OPAQUE = re.compile(r"[\"'/]|_config=|_attributes=")
+"""Where strings, comments or dictionaries may begin, in which nothing is an attribute."""
 _TOKEN = re.compile(
     r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\r\n]*|\"[^\"\\]*(?:\\[\s\S][^\"\\]*)*\""
     r"|(?P<brace>[{}])|%?(?P<name>[A-Za-z_][\w.\-]*)"
@@ -19,6 +23,10 @@ _TOKEN = re.compile(
 _LARGE = 1_000_000
 """From this many characters on, a pass for each attribute is too dear for text whose writing is known."""
 _PERCENT_MENTION = re.compile(r"=%([A-Za-z_][\w.\-]*)")
+_LIST_MENTION = re.compile(
+    r"_computations=(?<=branch_computations=|called_computations=)(?:\{(%[A-Za-z_][\w.\-]*(?:, %[A-Za-z_][\w.\-]*)*)\})?"
+)
+"""A list of computations; its names, where it is written as XLA prints it. It begins with what can be searched for."""
 
 
 class Call(NamedTuple):
@@ -51,6 +59,18 @@ def _targets(text: str, start: int) -> Iterator[tuple[int, str]]:
             return
 
 
+def calling_attributes(instruction: Instruction) -> list[tuple[str, int]]:
+    """The attributes that name computations, and where their values begin. Raises HloSyntaxError."""
+    line = instruction.known_line
+    if line is not None:
+        attributes, start = line.attributes, line.end - len(line.attributes)
+        opaque = _OPAQUE.search(attributes)
+        behind = opaque.start() if opaque is not None else len(attributes)
+        if _CALLING_KEY.search(attributes, behind) is None:
+            return [(match[1], start + match.end()) for match in _CALLING_ATTRIBUTE.finditer(attributes, 0, behind)]
+    return [(a.name, a.value_span.start) for a in instruction.body.attributes if a.name in CALLING]
+
+
 class CallGraph:
     """Who calls whom: one scan of the text for all names, then only the instructions that are asked for are read."""
 
@@ -65,11 +85,10 @@ class CallGraph:
         found = self._calls.get(instruction)
         if found is None:
             calls = []
-            for attribute in instruction.body.attributes:
-                if attribute.name in CALLING:
-                    first = 1 if attribute.name == "false_computation" else 0
-                    for i, computation in enumerate(self._named(attribute.value_span.start)):
-                        calls.append(Call(instruction, attribute.name, first + i, computation))
+            for attribute, start in calling_attributes(instruction):
+                first = 1 if attribute == "false_computation" else 0
+                for i, computation in enumerate(self._named(start)):
+                    calls.append(Call(instruction, attribute, first + i, computation))
             found = self._calls[instruction] = tuple(calls)
         return found
 
@@ -129,8 +148,13 @@ class CallGraph:
         mentions: dict[str, list[int]] = {}
         for match in _PERCENT_MENTION.finditer(text):
             mentions.setdefault(match.group(1), []).append(match.start())
-        for attribute in ("branch_computations", "called_computations"):
-            self._add_mentions(mentions, attribute)
+        for match in _LIST_MENTION.finditer(text):
+            if match.group(1) is not None:
+                for name in match.group(1).split(", "):
+                    mentions.setdefault(name[1:], []).append(match.start())
+            else:
+                for offset, name in _targets(text, match.end()):
+                    mentions.setdefault(name, []).append(offset)
         return mentions
 
     @cached_property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
+from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, LineForm
 from hlo_cp2ag.ir.rewriter import Edit, NewInstruction, Rewriter, apply_edits, names_in_braces
 from hlo_cp2ag.ir.shape import ArrayShape, Layout
 from hlo_cp2ag.ir.source import Diagnostic, HloError, Position, SourceText, Span
@@ -22,11 +22,11 @@ from hlo_cp2ag.lowering.call_graph import CallGraph
 from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
 from hlo_cp2ag.lowering.core_count import core_count_log
 from hlo_cp2ag.lowering.emit import ChainPlan, emit_chain, is_sub_byte_integer
-from hlo_cp2ag.lowering.gate import duplicate_source, duplicate_target, gate_verdict, is_source_target_pairs_invalid
+from hlo_cp2ag.lowering.gate import gate_verdict, is_source_target_pairs_invalid, repeated_pairs
 from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
 from hlo_cp2ag.lowering.options import LoweringOptions, options_for
 from hlo_cp2ag.lowering.sites import permutes
-from hlo_cp2ag.text.check_touched import check_touched
+from hlo_cp2ag.text.check_touched import check_touched, is_in_order
 from hlo_cp2ag.text.parser import parse_source
 from hlo_cp2ag.text.printer import Printer, TextStyle
 
@@ -176,9 +176,21 @@ def rewrite(
         write_config=write_config,
         strict_grid=strict_grid,
     )
-    found = [(permute, _pairs(permute)) for permute in permutes(module)] if "collective-permute" in module.text else []
+    found = list(_permutes_with_pairs(module)) if "collective-permute" in module.text else []
     config = resolve_grid(module, found, replica_count, num_partitions, secondary_mesh_count, strict_grid, write_config)
     return _Pass(module, options, config, log).run(found)
+
+
+def _permutes_with_pairs(module: HloModule) -> Iterator[tuple[Instruction, Pairs]]:
+    known: dict[LineForm, Pairs] = {}
+    for permute in permutes(module):
+        line = permute.known_line
+        pairs = known.get(line.form) if line is not None else None
+        if pairs is None:
+            pairs = _pairs(permute)
+            if line is not None:
+                known[line.form] = pairs
+        yield permute, pairs
 
 
 def _pairs(permute: Instruction) -> Pairs:
@@ -216,7 +228,7 @@ class _Pass:
         self._arrivals: dict[Computation, str] = {}
         self._forms: dict[_FormKey, _KnownForm] = {}
         self.printer = Printer()
-        self.rewriter = Rewriter(module, self.printer, check_touched)
+        self.rewriter = Rewriter(module, self.printer, check_touched, is_in_order)
         self.calls = CallGraph(module)
         self.result = RewriteResult(module, config, options)
         for message in config.warnings:
@@ -232,10 +244,10 @@ class _Pass:
             self.log(f"Initial replica_count from config = {self.grid.replica_count}")
             self.log(f"Initial num_partitions from config = {self.grid.num_partitions}")
         for permute, pairs in found:
+            if self._rewrite_like_an_earlier_one(permute, pairs):
+                continue
             site = self._site(permute, pairs)
             self.result.sites.append(site)
-            if self._rewrite_like_an_earlier_one(site):
-                continue
             site.reason = self._why_left(site)
             if site.reason:
                 self._warn(site, f"left: {site.reason}")
@@ -334,33 +346,33 @@ class _Pass:
 
     # ---- what is like an earlier one -------------------------------------------------------------------------------
 
-    def _form(self, site: Site) -> _FormKey | None:
+    def _form(self, permute: Instruction) -> _FormKey | None:
         """What decides all about a permute but its place and its names; None if that is not its text alone."""
-        body = site.permute.body
-        if self.log is not None or self.only is not None or len(body.operands) != 1 or body.operands[0].name is None:
+        if self.log is not None or self.only is not None:
             return None
-        text = self.module.text
-        attributes = text[body.operands_span.end : body.end]
-        if "control-predecessors" in attributes or len(attributes) > _LONGEST_FORM or self.module.inline_computations:
+        line = permute.known_line
+        if line is not None:
+            shape, attributes, is_one = line.form.shape, line.attributes, line.form.operand_count == 1
+        else:
+            body, text = permute.body, self.module.text
+            shape = text[body.shape_span.start : body.shape_span.end]
+            attributes = text[body.operands_span.end + 1 : body.end]
+            is_one = len(body.operands) == 1 and body.operands[0].name is not None
+        if not is_one or "control-predecessors" in attributes or len(attributes) > _LONGEST_FORM:
             return None
-        printer = self.printer
-        return (
-            text[body.shape_span.start : body.shape_span.end],
-            attributes,
-            site.permute.operands[0].shape.to_text(),
-            printer.style(site.permute),
-            printer.separator(site.permute),
-        )
+        if self.module.inline_computations:
+            return None
+        operand, printer = permute.operands[0].shape.to_text(), self.printer
+        return shape, attributes, operand, printer.style(permute), printer.separator(permute)
 
     def _remember_form(self, site: Site, plan: ChainPlan) -> None:
-        form = self._form(site)
+        form = self._form(site.permute)
         if form is not None and len(self._forms) < _MOST_FORMS:
             self._forms[form] = _KnownForm(site, replace(plan, channel_ids=(CHANNEL,)))
 
-    def _rewrite_like_an_earlier_one(self, site: Site) -> bool:
+    def _rewrite_like_an_earlier_one(self, permute: Instruction, pairs: Pairs) -> bool:
         """Rewrites a permute whose form was met before; all that was decided then holds again, but for its place."""
-        permute = site.permute
-        form = self._form(site) if self._forms else None
+        form = self._form(permute) if self._forms else None
         known = self._forms.get(form) if form is not None else None
         if known is None or eligibility.left_for_its_place(permute.computation, self.calls):
             return False
@@ -374,9 +386,18 @@ class _Pass:
         if filled.channel_id > eligibility.MAXIMUM_CHANNEL_ID:
             raise permute.error("no channel id is left: the module's largest is 2^63 - 1")
         earlier = known.site
-        site.gate_predicate, site.gather_dimensions = earlier.gate_predicate, earlier.gather_dimensions
-        site.attributes_dropped, site.action = earlier.attributes_dropped, "rewritten"
-        site.channel_ids, site.names_created = (filled.channel_id,), filled.names
+        site = Site(
+            permute,
+            pairs,
+            earlier.axis,
+            gate_predicate=earlier.gate_predicate,
+            action="rewritten",
+            names_created=filled.names,
+            channel_ids=(filled.channel_id,),
+            attributes_dropped=earlier.attributes_dropped,
+            gather_dimensions=earlier.gather_dimensions,
+        )
+        self.result.sites.append(site)
         self._warn_of_arrival(site)
         return True
 
@@ -416,9 +437,8 @@ class _Pass:
         return channel
 
     def _warn_of_repeated_pairs(self, site: Site) -> None:
-        for repeated, what in ((duplicate_source(site.pairs), "source"), (duplicate_target(site.pairs), "target")):
-            if repeated is not None:
-                self._warn(site, f"two pairs have the {what} {repeated}; of pairs with one target the last wins")
+        for text in repeated_pairs(site.pairs):
+            self._warn(site, text)
 
     def _warn_of_broken_promises(self, site: Site) -> None:
         """Flags of the other profile that make the output compute something else than the input did."""

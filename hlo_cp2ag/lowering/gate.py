@@ -5,7 +5,7 @@ The predicate is the reference's `IsSourceTargetPairsInvalid`; four consumers re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 GATES = ("every", "valid", "intra-group", "invalid")
@@ -23,6 +23,13 @@ def duplicate_target(pairs: Pairs) -> int | None:
 def duplicate_source(pairs: Pairs) -> int | None:
     """The first source that two pairs name."""
     return _first_repeated(source for source, _ in pairs)
+
+
+def repeated_pairs(pairs: Pairs) -> Iterator[str]:
+    """Warnings of a source or a target that two pairs name."""
+    for repeated, what in ((duplicate_source(pairs), "source"), (duplicate_target(pairs), "target")):
+        if repeated is not None:
+            yield f"two pairs have the {what} {repeated}; of pairs with one target the last wins"
 
 
 def _first_repeated(ids: Iterable[int]) -> int | None:

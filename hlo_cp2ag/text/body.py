@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from hlo_cp2ag.ir.module import AttributeText, InstructionBody, Operand
 from hlo_cp2ag.ir.shape import Shape, ShapeTextError, parse_shape
-from hlo_cp2ag.ir.source import SourceText, Span
+from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
 from hlo_cp2ag.text.lexical import bracket_end
+from hlo_cp2ag.text.opcodes import split_opcode
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -164,7 +165,16 @@ def read_shape(source: SourceText, text: str, offset: int) -> Shape:
     try:
         return parse_shape(text)
     except ShapeTextError as error:
-        raise source.error(offset + error.offset, error.message) from None
+        from hlo_cp2ag.text.expectations import element_type_hint
+
+        word = _ELEMENT_TYPE.match(text, error.offset)
+        if word is None or error.message not in ("expects a shape", f"unknown element type {word[1]!r}"):
+            raise source.error(offset + error.offset, error.message) from None
+        message, hint = f"unknown element type {word[1]!r}", element_type_hint(word[1])
+        raise source.error(offset + error.offset, message, hint=hint) from None
+
+
+_ELEMENT_TYPE = re.compile(r"([A-Za-z][A-Za-z0-9]{0,30})\[")
 
 
 # ---- from a tree of the grammar ------------------------------------------------------------------------------------------
@@ -247,7 +257,15 @@ def _one_operation(
         elif kind == "INT":
             operands_span = _span(child, base)
         elif kind == "operands":
-            operands = [_operand(source, operand, base, bodies) for operand in child.children]  # type: ignore[union-attr, arg-type]
+            try:
+                operands = [_operand(source, operand, base, bodies) for operand in child.children]  # type: ignore[union-attr, arg-type]
+            except HloSyntaxError:
+                if split_opcode(opcode) is not None:
+                    raise
+                from hlo_cp2ag.text.expectations import opcode_hint  # what it takes for a name may be a literal
+
+                message = f"unknown opcode {opcode!r}"
+                raise source.error(opcode_span.start, message, hint=opcode_hint(opcode)) from None
     end = attributes[-1].span.end if attributes else base + tree.meta.end_pos
     if opcode not in ("constant", "parameter"):
         open_paren = source.text.find("(", opcode_span.end)

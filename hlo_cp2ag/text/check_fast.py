@@ -11,6 +11,7 @@ which recurs least, is found valid by its regular expression and blanked out bef
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hlo_cp2ag.ir.literal import LiteralTextError, check_literal
@@ -19,8 +20,10 @@ from hlo_cp2ag.text.check_rules import CHANNELS, RESHAPED
 from hlo_cp2ag.text.check_state import RESERVED
 from hlo_cp2ag.text.instruction_table import is_cut_by_lines
 from hlo_cp2ag.text.opcodes import PRIMITIVE_TYPES, opcode_spec
+from hlo_cp2ag.text.plain_line import METADATA, NO_METADATA
 
 if TYPE_CHECKING:
+    from hlo_cp2ag.ir.module import Computation, Instruction
     from hlo_cp2ag.text.check_state import Scope, State
 
 _LINE = re.compile(
@@ -30,16 +33,9 @@ _LINE = re.compile(
 )
 """ROOT, name, shape, opcode, operands and attributes of a line; no shape for a line in another form."""
 
-_METADATA = re.compile(
-    r", metadata=\{(?:op_type=\"[A-Za-z0-9_.\-]*\" ?)?(?:op_name=\"[^\"\\\n]*(?:\\['\"][^\"\\\n]*)*\")?"
-    r"(?: ?source_file=\"[^\"\\\n]*\")?(?: source_line=\d{1,9})?(?: source_end_line=\d{1,9})?"
-    r"(?: source_column=\d{1,9})?"
-    r"(?: source_end_column=\d{1,9})?(?: ?stack_frame_id=\d{1,9})?(?: ?scheduling_name=\"[^\"\\\n]*\")?\}"
-)
-"""Metadata in the order in which XLA prints it, with the escapes that occur in names."""
-
+_LINE_START = re.compile(r"\n *[^ \n]")
+_PIECE = 200_000
 _UNSURE = re.compile(r"[\r\t]|//|/\*(?!index=\d+\*/)")
-_NO_METADATA = ", metadata={}"
 _INDEX = re.compile(r"/\*index=\d+\*/")
 _WITH_SHAPE = re.compile(r"([a-z][a-z0-9]*\[[^\[\]\n]*\](?:\{[^{}\n]*\})?) (%?[A-Za-z_][A-Za-z0-9_.\-]*)(?:, |$)")
 
@@ -79,6 +75,30 @@ _BAD_NAMES = RESERVED | {"%" + name for name in PRIMITIVE_TYPES}
 _LONGEST_REMEMBERED = 200
 
 
+class _Piece:
+    """Some lines of a computation, each with one instruction."""
+
+    def __init__(self, computation: Computation, start: int, end: int) -> None:
+        """The text from the line end at `start` on."""
+        self._computation = computation
+        self._start, self._end = start, end
+
+    @cached_property
+    def _places(self) -> list[int]:
+        """Where each line's first character stands."""
+        text = self._computation.module.source.text
+        return [match.end() - 1 for match in _LINE_START.finditer(text, self._start, self._end)]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def instruction(self, index: int) -> Instruction:
+        """The instruction on a line."""
+        found = self._computation.table.at(self._places[index])
+        assert found is not None
+        return found
+
+
 class Batch:
     """Remembers for one module what was shown to be right."""
 
@@ -97,18 +117,40 @@ class Batch:
         Raises HloSyntaxError for the first thing that is wrong.
         """
         computation = scope.computation
-        start, end = computation.body_span
+        text, (start, end) = self.state.source.text, computation.body_span
+        if not computation.certain_lines:
+            if _UNSURE.search(text, start, end) or not is_cut_by_lines(computation.table):
+                return False
+            return self._check_piece(scope, start, end)
+        while start < end:
+            # A piece at a time: what is cut takes many times the room of the text.
+            stop = text.find("\n", start + _PIECE, end)
+            stop = end if stop < 0 else stop
+            if not self._check_piece(scope, start, stop):
+                self._check_each(scope, _Piece(computation, start, stop))
+            start = stop
+        return True
+
+    def _check_each(self, scope: Scope, piece: _Piece) -> None:
+        from hlo_cp2ag.text.checker import check_instruction
+
+        for index in range(len(piece)):
+            check_instruction(self.state, scope, piece.instruction(index))
+
+    def _check_piece(self, scope: Scope, start: int, end: int) -> bool:
+        """Checks the lines of a part of the text that begins with a line end; False if they are no such lines.
+
+        Raises HloSyntaxError for the first thing that is wrong.
+        """
         text = self.state.source.text[start:end].rstrip(" ")
-        if not computation.certain_lines and (_UNSURE.search(text) or not is_cut_by_lines(computation.table)):
-            return False
         if "metadata={" in text:
-            text = _METADATA.sub(_NO_METADATA, text)
+            text = METADATA.sub(NO_METADATA, text)
         if "/*" in text:
             text = _INDEX.sub("", text)
         lines = _LINE.findall(text)
         if len(lines) != text.count("\n") - text.endswith("\n") or self._has_bad_names(lines):
             return False
-        self._check_lines(scope, lines)
+        self._check_lines(scope, lines, _Piece(scope.computation, start, end))
         return True
 
     def header_result(self, header: str) -> Shape | None:
@@ -131,12 +173,12 @@ class Batch:
             return True
         return self.strange_names and any(head.startswith(("__", "%__")) for head in heads)
 
-    def _check_lines(self, scope: Scope, lines: list[tuple[str, ...]]) -> None:
+    def _check_lines(self, scope: Scope, lines: list[tuple[str, ...]], piece: _Piece) -> None:
         from hlo_cp2ag.text.checker import check_instruction
 
         written = scope.shapes.written
         shapes, counts, constants = self.shapes, self.counts, self.constants
-        state, computation = self.state, scope.computation
+        state = self.state
         name = opcode = ""
         for index, (root, name, shape_text, opcode, operands, attributes) in enumerate(lines):
             count = counts.get(opcode + attributes)
@@ -144,17 +186,17 @@ class Batch:
             if count is None and attributes:
                 count = self._canonical_count(opcode, attributes)
             if count is None or shape is None or (root and scope.root is not None):
-                self._singly(scope, index, shape_text, opcode, attributes, check_instruction)
+                self._singly(scope, piece.instruction(index), shape_text, opcode, attributes, check_instruction)
                 continue
             if opcode in CHANNELS:
                 scope.channel_texts[name.lstrip("%")] = attributes
             if opcode == "constant":
                 if (shape_text, operands) not in constants and not self._is_literal(shape, shape_text, operands):
-                    check_instruction(state, scope, computation.table.instruction(index))
+                    check_instruction(state, scope, piece.instruction(index))
                     continue
             elif opcode == "parameter":
                 if not operands.isdecimal() or len(operands) > 9 or int(operands) in scope.parameters:
-                    check_instruction(state, scope, computation.table.instruction(index))
+                    check_instruction(state, scope, piece.instruction(index))
                     continue
                 scope.parameters[int(operands)] = shape
             else:
@@ -163,13 +205,13 @@ class Batch:
                 except KeyError:
                     with_shapes = self._with_shapes(written, operands)
                     if with_shapes is None:
-                        check_instruction(state, scope, computation.table.instruction(index))
+                        check_instruction(state, scope, piece.instruction(index))
                         continue
                     found = with_shapes
                 if (len(found) != count and not _fits(count, found, shape)) or (
                     opcode in _COMPARED and not _is_array(found[0], shape, opcode)
                 ):
-                    check_instruction(state, scope, computation.table.instruction(index))
+                    check_instruction(state, scope, piece.instruction(index))
                     continue
             written[name] = shape
             if root:
@@ -178,10 +220,15 @@ class Batch:
             scope.last, scope.last_opcode = name.lstrip("%"), opcode
 
     def _singly(
-        self, scope: Scope, index: int, shape_text: str, opcode: str, attributes: str, check_instruction: object
+        self,
+        scope: Scope,
+        instruction: Instruction,
+        shape_text: str,
+        opcode: str,
+        attributes: str,
+        check_instruction: object,
     ) -> None:
         """Checks an instruction by itself, and remembers what that shows. Raises HloSyntaxError."""
-        instruction = scope.computation.table.instruction(index)
         check_instruction(self.state, scope, instruction)  # type: ignore[operator]
         key = opcode + attributes
         if shape_text and key not in self.counts and opcode not in _SINGLY and "control-predecessors" not in attributes:

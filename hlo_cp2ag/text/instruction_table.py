@@ -15,6 +15,7 @@ from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import Span
 from hlo_cp2ag.text.body import HEAD, KEYWORDS, cut_body, opcode_behind, parse_rule
 from hlo_cp2ag.text.line_proof import bracket_balance_by_line, lines_are_certain
+from hlo_cp2ag.text.plain_line import plain_line
 
 _LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z_][\w.\-]*) = ")
 _TRAILING_ROOT = re.compile(r"(?<![\w.\-%])ROOT[ \t\r\n]*$")
@@ -38,6 +39,7 @@ class InstructionTable:
             self._text, self._first, self._last, self._shift = computation.module.source.text, body.start, body.end, 0
         else:
             self._text, self._first, self._last, self._shift = masked_body, 0, len(masked_body), body.start
+        self._is_own_text = masked_body is None
         self._made: dict[int, Instruction] = {}
         self._starts_of_names: dict[str, int] | None = None
         self._searched = 0
@@ -67,25 +69,55 @@ class InstructionTable:
 
     def find(self, name: str) -> Instruction | None:
         """The instruction of a name, if there is one."""
+        if self._may_search():
+            return self._search(name)
         if self._starts_of_names is None:
-            self._searched += 1
-            if self.by_lines and self._searched <= _FEW:
-                return self._search(name)
             starts = (start for start, _ in self._spans())
             self._starts_of_names = dict(zip(self.names(), starts, strict=True))
         start = self._starts_of_names.get(name)
         return None if start is None else self._at(start)
 
+    def find_before(self, name: str, offset: int) -> Instruction | None:
+        """The instruction of a name, if it begins before an offset of the module's text."""
+        if self._may_search():
+            # Most operands are computed a few lines further up.
+            return self._search_back(name, offset - self._shift)
+        found = self.find(name)
+        return found if found is not None and found.span.start < offset else None
+
+    def _may_search(self) -> bool:
+        """Whether the next name is to be searched for in the text; no table of all names is made for a few."""
+        if not self.by_lines or self._starts_of_names is not None or self._searched >= _FEW:
+            return False
+        self._searched += 1
+        return True
+
     def _search(self, name: str) -> Instruction | None:
         """The instruction of a name, by a search of the text for its head."""
-        text, wanted = self._text, f"{name} = "
-        place = text.find(wanted, self._first, self._last)
+        wanted = f"{name} = "
+        place = self._text.find(wanted, self._first, self._last)
         while place >= 0:
-            start = text.rfind("\n", self._first, place) + 1
-            if text[start:place].strip(" ") in ("", "%", "ROOT", "ROOT %"):
+            start = self._line_of_head(place)
+            if start >= 0:
                 return self._at(start)
-            place = text.find(wanted, place + 1, self._last)
+            place = self._text.find(wanted, place + 1, self._last)
         return None
+
+    def _search_back(self, name: str, last: int) -> Instruction | None:
+        """The same, backwards from a place in the text."""
+        wanted = f"{name} = "
+        place = self._text.rfind(wanted, self._first, last)
+        while place >= 0:
+            start = self._line_of_head(place)
+            if start >= 0:
+                return self._at(start)
+            place = self._text.rfind(wanted, self._first, place)
+        return None
+
+    def _line_of_head(self, place: int) -> int:
+        """The start of the line whose name stands at a place; -1 if something else stands before it."""
+        start = self._text.rfind("\n", self._first, place) + 1
+        return start if self._text[start:place].strip(" ") in ("", "%", "ROOT", "ROOT %") else -1
 
     def at(self, offset: int) -> Instruction | None:
         """The instruction that holds an offset of the module's text, if there is one."""
@@ -124,6 +156,11 @@ class InstructionTable:
         return spans[bisect.bisect_left(spans, (start, 0))][1]
 
     def _make(self, start: int) -> Instruction:
+        plain = plain_line(self._text, start) if self._is_own_text else None
+        if plain is not None:
+            name_span = Span(plain.name_start, plain.name_start + len(plain.name))
+            span = Span(plain.start, plain.end)
+            return Instruction(self._computation, plain.name, name_span, plain.form.opcode, plain.is_root, span, plain)
         line = self._text[start : self._end_of(start)]
         base = start + self._shift
         head = HEAD.match(line)

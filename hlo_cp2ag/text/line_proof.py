@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from hlo_cp2ag.text import side_process
 
-LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([^ ]+) = ")
-_NAME_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+LINE_HEADS = re.compile(r"\n +(?:ROOT )?%?([A-Za-z0-9_.\-]+) = ")
+"""A head with any other name is none, and the `=` behind it one that stands where it should not."""
 # A raw dictionary on one line, strings emptied: what it holds is no structure, though it may look like an assignment.
 _RAW_CONFIG = re.compile(
     r"backend_config=\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}[^{}\n]*)*\}[^{}\n]*)*\}"
@@ -24,6 +24,7 @@ _FLAT_CONFIG = re.compile(r"backend_config=\{[^{}\"\n]*\}")
 _STRUCTURE = b"{}()[]%=,\"'/*\r\t\n"
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in _STRUCTURE)
 _MOST_PASSES = 64
+_PIECE = 100_000
 _CLOSED_BY = dict(zip(b"([{", b")]}", strict=True))
 _NOT_STRUCTURE_OR_BACKSLASH = _NOT_STRUCTURE.replace(b"\\", b"")
 _NOT_BRACKETS_AT_ALL = bytes(c for c in range(256) if c not in b"{}()[]")
@@ -43,30 +44,31 @@ class LineProof:
 
 
 def prove_lines(
-    text: str, data: bytes, start: int = 0, meanwhile: Callable[[], None] | None = None
+    text: str, data: bytes, start: int = 0, meanwhile: Callable[[list[str]], object] | None = None
 ) -> LineProof | None:
     """The proof for a text from the line end at `start` on; `data` is the same text, one byte a character.
 
     None unless it is certain that no string and no comment hides or makes structure. `meanwhile` is other work on the
-    same text, done while a second process is busy with the proof.
+    same text and the names in it, done while a second process is busy with the proof.
     """
-    structure = side_process.start(lambda: _structure(data, start > 0), len(data))
+    structure = side_process.start(lambda: _structure(text, data, start), len(data))
     names = LINE_HEADS.findall(text, start)
-    bad_name = "".join(names).encode("latin-1", "replace").translate(None, _NAME_CHARACTERS)
-    fine = not bad_name and _only_heads_assign(text, start, len(names))
     if meanwhile is not None:
-        meanwhile()
+        meanwhile(names)
     found = structure()
-    if not fine or not found:
+    if not found:
         return None
-    percent, brackets = int.from_bytes(found[:8], "little"), found[8:]
-    return LineProof(names, percent == len(names), brackets)
+    percent, assigned = int.from_bytes(found[:8], "little"), int.from_bytes(found[8:16], "little")
+    if assigned != len(names) and _assigned_outside(text, start) != len(names):
+        return None
+    return LineProof(names, percent == len(names), found[16:])
 
 
-def _structure(data: bytes, has_header: bool) -> bytes:
-    """How many names with `%` are assigned (8 bytes), and the brackets of a `LineProof`; nothing if they are not certain.
+def _structure(text: str, data: bytes, start: int) -> bytes:
+    """How many names with `%` are assigned (8 bytes), how many names at most (8 bytes), and the brackets of a `LineProof`.
 
-    `has_header` says that the first line is a module's header, which may hold anything and is read on its own.
+    Nothing if they are not certain. With a `start` the first line is a module's header, which may hold anything and is
+    read on its own.
     """
     kept = _NOT_STRUCTURE
     if b"\\" in data:
@@ -78,7 +80,7 @@ def _structure(data: bytes, has_header: bool) -> bytes:
     structure = data.translate(None, kept)
     if kept is _NOT_STRUCTURE_OR_BACKSLASH:
         structure = structure.replace(b'\\"', b"").replace(b"\\'", b"")
-    if has_header:
+    if start > 0:
         structure = structure[structure.index(b"\n") :]
     found = _without_strings(structure)
     if found is None:
@@ -86,7 +88,12 @@ def _structure(data: bytes, has_header: bool) -> bytes:
     percent = found.count(b"%=")
     if percent != found.count(b"\n%="):
         return b""
-    return percent.to_bytes(8, "little") + _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES))
+    # An `=` with a blank before it assigns, unless it stands in a string or a raw dictionary.
+    assigned = text.count(" =", start)
+    if assigned != percent:
+        assigned -= sum(raw.count(" =") for raw in _FLAT_CONFIG.findall(text, start))
+    numbers = percent.to_bytes(8, "little") + assigned.to_bytes(8, "little")
+    return numbers + _reduce(found.translate(None, _NOT_BRACKETS_OR_LINES))
 
 
 def _without_strings(structure: bytes) -> bytes | None:
@@ -99,15 +106,25 @@ def _without_strings(structure: bytes) -> bytes | None:
     if b"\r" in structure or b"\t" in structure:
         return None
     if b'"' in structure:
-        pieces = structure.split(b'"')
-        if len(pieces) % 2 == 0 or b"\n" in b"".join(pieces[1::2]):
-            return None
-        # A quote stays where a string was, so that nothing on its two sides seems to be neighbours.
-        structure = b'"'.join(pieces[::2])
+        # Some lines at a time: a hundred thousand small pieces take many times the room of what they hold.
+        parts: list[bytes] = []
+        start = 0
+        while start < len(structure):
+            end = structure.find(b"\n", start + _PIECE)
+            end = len(structure) if end < 0 else end
+            pieces = structure[start:end].split(b'"')
+            if len(pieces) % 2 == 0 or b"\n" in b"".join(pieces[1::2]):
+                return None
+            # A quote stays where a string was, so that nothing on its two sides seems to be neighbours.
+            parts.append(b'"'.join(pieces[::2]))
+            start = end
+        structure = b"".join(parts)
     if b"/" in structure:
-        structure = structure.replace(b"/*=*/", b"").replace(b"/**/", b"")
+        structure = structure.replace(b"/*=*/", b"")
         if b"/" in structure:
-            return None
+            structure = structure.replace(b"/**/", b"")
+            if b"/" in structure:
+                return None
     if b"'" in structure:
         structure = structure.replace(b"''", b"")  # mesh axes: 'x'
         if b"'" in structure:
@@ -115,16 +132,10 @@ def _without_strings(structure: bytes) -> bytes | None:
     return structure
 
 
-def _only_heads_assign(text: str, start: int, heads: int) -> bool:
-    """Whether no `=` with a blank before it stands anywhere but in heads, strings and raw dictionaries."""
-    count = text.count(" =", start)
-    if count == heads:
-        return True
-    count -= sum(raw.count(" =") for raw in _FLAT_CONFIG.findall(text, start))
-    if count == heads:
-        return True
+def _assigned_outside(text: str, start: int) -> int:
+    """How many times an `=` with a blank before it stands outside of strings and raw dictionaries."""
     text = text[start:].replace("\\\\", "").replace('\\"', "")
-    return _RAW_CONFIG.sub("", '""'.join(text.split('"')[::2])).count(" =") == heads
+    return _RAW_CONFIG.sub("", '""'.join(text.split('"')[::2])).count(" =")
 
 
 def lines_are_certain(masked_body: str) -> bool:
@@ -144,7 +155,7 @@ def _reduce(brackets: bytes) -> bytes:
     """What is left of a run of brackets when matching neighbours cancel; a newline between them keeps them apart."""
     for _ in range(_MOST_PASSES):
         length = len(brackets)
-        brackets = brackets.replace(b"()", b"").replace(b"[]", b"").replace(b"{}", b"")
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"").replace(b"()", b"")
         if length == len(brackets):
             return brackets
     # Nested so deep that passes over the whole would take too long.

@@ -42,11 +42,12 @@ _RESULT = re.compile(
 )
 _BRACKET = re.compile(r"[()\[\]{}]")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
-_HEADER_LINES = re.compile(r"\n(?:ENTRY )?%?([A-Za-z_][\w.\-]*) (?:\([^\n]*\) -> [^\n]*[^\n {] )?\{(?=\n)")
-_ENTRY_LINES = re.compile(r"\nENTRY %?([A-Za-z_][\w.\-]*) ")
-_HEADER_PARAMETERS = re.compile(r"\n(?:ENTRY )?%?[A-Za-z_][\w.\-]* (\([^\n]*\) -> [^\n]*)\{(?=\n)")
-_HEADER_LINE = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\([^\n]*\) -> [^\n]*[^\n {] )?\{")
-_THREAD_LINES = re.compile(r'\n\}, execution_thread="[^"\\\n]*"\n\n')
+_HEADER = r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (?:(\([^\n]*\) -> [^\n]*[^\n {]) )?\{(?=\n)"
+_THREAD = r"(?:, execution_thread=\"[^\"\\\n]*\")?"
+_FIRST_HEADER = re.compile(rf"\n{_HEADER}")
+_NEXT_HEADER = re.compile(rf"\n\}}{_THREAD}\n\n{_HEADER}")
+"""The closing line of one computation, a blank line, and the header of the next one."""
+_LAST_CLOSER = re.compile(rf"\n\}}{_THREAD}[ \n]*")
 _COMPUTATION_LINES = re.compile(rb"(\n+)(?:\{\n\n+\}\n\n)*\{\n\n+\}(\n{0,2})\n*")
 
 
@@ -108,22 +109,20 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
     except HloSyntaxError:
         return None  # it may run over several lines; the scanned way says what is wrong if anything is
     # The header's frontend attributes may hold anything between braces: the proof begins behind it.
-    headers: list[str] = []
-    proof = prove_lines(
-        text,
-        source.data or text.encode("latin-1", "replace"),
-        header_end,
-        lambda: headers.extend(_HEADER_LINES.findall(text, header_end)),
-    )
-    if proof is None:
+    headers: list[re.Match[str]] = []
+    distinct: set[str] = set()
+
+    def meanwhile(names: list[str]) -> None:
+        first = _FIRST_HEADER.search(text, header_end)
+        headers.extend([first] if first is not None else [])
+        headers.extend(_NEXT_HEADER.finditer(text, header_end))
+        distinct.update(names)
+
+    proof = prove_lines(text, source.data or text.encode("latin-1", "replace"), header_end, meanwhile)
+    if proof is None or not headers or not _each_line_has_its_place(text, header_end, proof, distinct, headers):
         return None
-    distinct = set(proof.names)
-    if not headers or not _each_line_has_its_place(text, header_end, proof, distinct, len(headers)):
-        return None
-    computations = CertainComputations(source, header_end, headers, proof.all_have_percent)
-    if text[computations.end() :].strip(" \n"):
-        return None
-    if not _tables_are_known(source, found, header_end, computations.outline(0).span.start):
+    computations = CertainComputations(source, headers, proof.all_have_percent)
+    if not _tables_are_known(source, found, header_end, headers[0].start() + 1):
         return None
     found.computations = computations
     found.names = distinct
@@ -131,7 +130,7 @@ def _certain_outline(source: SourceText) -> ModuleOutline | None:
 
 
 def _each_line_has_its_place(
-    text: str, header_end: int, proof: LineProof, distinct: set[str], computations: int
+    text: str, header_end: int, proof: LineProof, distinct: set[str], headers: list[re.Match[str]]
 ) -> bool:
     """Whether every computation is a header line, lines that each assign a name, and a closing line with a blank one
     behind it; and no name is assigned twice in one.
@@ -140,18 +139,18 @@ def _each_line_has_its_place(
     around them are blank; so if there are as many names as lines in bodies, each of these lines has one.
     """
     shape = _COMPUTATION_LINES.fullmatch(proof.brackets)
-    if shape is None or proof.brackets.count(b"{") != computations:
+    if shape is None or proof.brackets.count(b"{") != len(headers):
         return False
-    trailing = len(shape.group(2))
-    missing = computations - (trailing < 2) - text.count("\n}\n\n", header_end)
-    if missing and missing != len(_THREAD_LINES.findall(text, header_end)):
+    first = headers[0]
+    if len(headers) > 1 and first.end() > headers[1].start():
         return False
-    before = len(shape.group(1))
-    inside = proof.brackets.count(b"\n") - before - 2 * (computations - 1) - trailing
-    if inside - computations != len(proof.names):
+    if _LAST_CLOSER.fullmatch(text, max(text.rfind("\n}"), 0)) is None:
         return False
-    first = _HEADER_LINES.search(text, header_end)
-    if first is None or LINE_HEADS.search(text, header_end, first.start()) is not None:
+    before, trailing = len(shape.group(1)), len(shape.group(2))
+    inside = proof.brackets.count(b"\n") - before - 2 * (len(headers) - 1) - trailing
+    if inside - len(headers) != len(proof.names):
+        return False
+    if LINE_HEADS.search(text, header_end, first.start()) is not None:
         return False
     if len(distinct) == len(proof.names):
         return True
@@ -167,34 +166,14 @@ def _each_line_has_its_place(
 class CertainComputations(Sequence[ComputationOutline]):
     """The computations of a text whose lines are certain, each cut out when it is asked for."""
 
-    def __init__(self, source: SourceText, header_end: int, names: list[str], all_names_have_percent: bool) -> None:
+    def __init__(self, source: SourceText, headers: list[re.Match[str]], all_names_have_percent: bool) -> None:
+        """`headers` are matches of `_FIRST_HEADER` and `_NEXT_HEADER`."""
         self.all_names_have_percent = all_names_have_percent
         self._source = source
-        self._header_end = header_end
-        self._names = names
-        self._all_closers: list[int] | None = None
+        self._headers = headers
 
     def __len__(self) -> int:
-        return len(self._names)
-
-    @property
-    def _closers(self) -> list[int]:
-        """Where each computation's closing line begins: at the line end before it."""
-        if self._all_closers is None:
-            text = self._source.text
-            closers: list[int] = []
-            position = text.find("\n}", self._header_end)
-            while position >= 0:
-                closers.append(position)
-                position = text.find("\n}", position + 2)
-            self._all_closers = closers
-        return self._all_closers
-
-    def end(self) -> int:
-        """The offset behind the last computation's closing line."""
-        text = self._source.text
-        end = text.find("\n", text.rfind("\n}") + 2)
-        return end if end >= 0 else len(text)
+        return len(self._headers)
 
     @overload
     def __getitem__(self, index: int) -> ComputationOutline: ...
@@ -211,53 +190,34 @@ class CertainComputations(Sequence[ComputationOutline]):
 
     def names(self) -> list[str]:
         """The computations' names in text order."""
-        return self._names
+        return [header[2] for header in self._headers]
 
     def entry_marks(self) -> list[int]:
         """The numbers of the computations marked ENTRY."""
-        marked = set(_ENTRY_LINES.findall(self._source.text, self._header_end))
-        return [i for i, name in enumerate(self._names) if name in marked] if marked else []
+        return [i for i, header in enumerate(self._headers) if header[1]]
 
     def parameter_texts(self) -> list[str]:
         """What the headers say of parameters and results."""
-        return _HEADER_PARAMETERS.findall(self._source.text, self._header_end)
+        return [header[3] for header in self._headers if header[3]]
 
     def index_at(self, offset: int) -> int:
-        """The number of the computation that a place may be in: the first one that ends behind it."""
-        return bisect.bisect_left(self._closers, offset)
-
-    def _end(self, index: int) -> int:
-        """The offset behind a computation's closing line."""
-        text = self._source.text
-        end = text.find("\n", self._closers[index] + 2)
-        return end if end >= 0 else len(text)
+        """The number of the computation that a place may be in: the last one that begins before it, else the first."""
+        return max(bisect.bisect_left(self._headers, offset, key=re.Match.start) - 1, 0)
 
     def outline(self, index: int) -> ComputationOutline:
         """One computation."""
-        text = self._source.text
-        close = self._closers[index] if index else text.find("\n}", self._header_end)
-        position = self._end(index - 1) if index else self._header_end
-        start = _NOT_BLANK.search(text, position)
-        assert start is not None
-        begin = start.start()
-        header_end = text.find("\n", begin)
-        if index == 0 and not text.startswith("{", header_end - 1):
-            # Tables stand before the first computation.
-            first = _HEADER_LINES.search(text, header_end)
-            assert first is not None
-            begin, header_end = first.start() + 1, first.end()
-        header = _HEADER_LINE.match(text, begin, header_end)
-        assert header is not None
-        end = close + 2
+        text, header = self._source.text, self._headers[index]
+        is_last = index + 1 == len(self._headers)
+        end = (text.rfind("\n}") if is_last else self._headers[index + 1].start()) + 2
         line_end = text.find("\n", end)
         line_end = len(text) if line_end < 0 else line_end
         return ComputationOutline(
-            header.group(2),
+            header[2],
             Span(*header.span(2)),
-            header.group(1) is not None,
-            Span(begin, end),
-            Span(header_end, close + 1),
-            Span(header.start(3), header.end(3) - 1) if header.group(3) else None,
+            header[1] is not None,
+            Span(text.rfind("\n", 0, header.start(2)) + 1, end),
+            Span(header.end(), end - 1),
+            Span(*header.span(3)) if header[3] else None,
             Span(end, line_end) if line_end > end else None,
             certain_lines=True,
         )

@@ -13,6 +13,8 @@ from hlo_cp2ag.ir.module import (
     HloModule,
     Instruction,
     InstructionBody,
+    LineForm,
+    PlainLine,
 )
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.ir.source import HloSyntaxError, SourceText, Span
@@ -21,6 +23,9 @@ from hlo_cp2ag.text.computations import LazyComputations, LazyIndex, ListIndex, 
 from hlo_cp2ag.text.instruction_table import InstructionTable
 from hlo_cp2ag.text.lexical import mask, needs_mask
 from hlo_cp2ag.text.outline import CertainComputations, outline
+from hlo_cp2ag.text.plain_line import is_cut_alike, plain_line
+
+_MOST_FORMS = 10_000
 
 
 def parse(text: str, filename: str = "<string>") -> HloModule:
@@ -108,6 +113,7 @@ class Reader:
 
     def __init__(self, masked: str | None) -> None:
         self._masked = masked
+        self._known_forms: set[LineForm] = set()
 
     def masked(self, source: SourceText, span: Span) -> str:
         """A part of the text, masked."""
@@ -138,7 +144,21 @@ class Reader:
         if body is None:
             rule = "instruction" if instruction.name else "lone_instruction"
             body = body_of_tree(source, parse_rule(source, masked, base, rule), base)
+        line = instruction.line
+        if line is not None and is_cut_alike(line, body) and len(self._known_forms) < _MOST_FORMS:
+            self._known_forms.add(line.form)
         return body
+
+    def line_at(self, computation: Computation, offset: int) -> PlainLine | None:
+        """The line that holds a place in a computation, if it is a plain one."""
+        if not computation.certain_lines:
+            return None
+        text = computation.module.text
+        return plain_line(text, text.rfind("\n", 0, offset) + 1)
+
+    def is_known(self, line: PlainLine) -> bool:
+        """Whether an instruction of the same form was read, and is what its line says."""
+        return line.form in self._known_forms
 
     def read_value(self, instruction: Instruction, attribute: AttributeText) -> object:
         """An attribute's typed value. Raises HloSyntaxError."""

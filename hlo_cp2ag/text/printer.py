@@ -99,10 +99,14 @@ def _operand(value: Value, style: TextStyle, sign: str, name_of: NameOf) -> str:
 
 def _style_of(like: Instruction) -> TextStyle:
     text = like.module.text
-    body = like.body
-    percent = text[like.name_span.start - 1 : like.name_span.start] == "%" if like.name else False
-    operand_shapes = any(operand.shape is not None for operand in body.operands)
-    shapes = [body.shape, *(operand.shape for operand in body.operands)]
+    shapes: list[Shape | None]
+    if like.known_line is not None:
+        percent, operand_shapes, shapes = True, False, [like.shape]
+    else:
+        body = like.body
+        percent = text[like.name_span.start - 1 : like.name_span.start] == "%" if like.name else False
+        operand_shapes = any(operand.shape is not None for operand in body.operands)
+        shapes = [body.shape, *(operand.shape for operand in body.operands)]
     layouts = _says_layouts(shapes)
     if layouts is None:
         span = like.computation.body_span

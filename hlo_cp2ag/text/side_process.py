@@ -54,8 +54,10 @@ class SideProcess:
 
 
 def start(work: Callable[[], bytes], size: int) -> Callable[[], bytes]:
-    """Starts work beside this process if that is allowed and worth it; the function that is returned gives its result."""
+    """Starts work beside this process if that is allowed and worth it, else does it; the function gives its result."""
     if allowed and size >= WORTH_IT and hasattr(os, "fork") and (os.cpu_count() or 1) > 1:
         with contextlib.suppress(OSError):
             return SideProcess(work).result
-    return work
+    # At once: what the work needs is free again before its caller goes on.
+    done = work()
+    return lambda: done

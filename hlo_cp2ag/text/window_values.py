@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from hlo_cp2ag.ir.attributes import ConvolutionDimensionNumbers, PaddingConfig, SliceRanges, Window, WindowDimension
 from hlo_cp2ag.text import opcodes
 from hlo_cp2ag.text.value_reader import Reader, split_int64s
+
+_NEGATIVE_INTERIOR = re.compile(r"_-[0-9]")
 
 
 def read_window(reader: Reader) -> Window:
@@ -78,6 +82,8 @@ def _label_places(reader: Reader, labels: str, letters: str, start: int) -> tupl
 def read_padding(reader: Reader) -> PaddingConfig:
     """`0_0x1_2_3`."""
     start, text = reader.start, reader.expect("pad", "expects padding like 0_0x1_2_3")
+    if _NEGATIVE_INTERIOR.match(reader.text, start + len(text)):
+        reader.fail("the padding between elements cannot be negative", start + len(text) + 1)
     dimensions = []
     for part in text.split("x"):
         numbers = split_int64s(part, "_", start)

@@ -85,7 +85,7 @@ def check_groups(instruction: Instruction, ids: Groups, mode: Mode, grid: Proces
     seen: set[int] = set()
     for group in ids:
         if not group:
-            raise bad_groups(instruction, "one of the replica_groups is empty")
+            raise bad_groups(instruction, "replica_groups has an empty group")
         for member in group:
             if member < 0 and size is None:
                 raise bad_groups(instruction, f"group id {member} is below 0", len(seen))

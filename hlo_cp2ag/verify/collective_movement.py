@@ -6,12 +6,12 @@ import numpy as np
 
 from hlo_cp2ag.executor.groups import GroupTable, axis_groups, meet
 from hlo_cp2ag.executor.ops.collectives import permute_map, same_groups
-from hlo_cp2ag.executor.registry import Context, array_shape, integers
+from hlo_cp2ag.executor.registry import array_shape, integers
 from hlo_cp2ag.executor.values import Array, array_shape_of
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import TupleShape
 from hlo_cp2ag.verify import symbols
-from hlo_cp2ag.verify.movement import Evaluation, Moved, disjoint, keeps_data_beside_zero, moves, unknown_of
+from hlo_cp2ag.verify.movement import Evaluation, Moved, disjoint, moves, reduces_beside_zero, unknown_of
 from hlo_cp2ag.verify.symbols import Axis, Symbols
 
 
@@ -126,17 +126,12 @@ def all_to_all(site: Evaluation, instruction: Instruction, *operands: Moved) -> 
     return tuple(symbols.combined(traced, stacked[sources[:, j], table.place_of], dims) for j in range(len(traced)))
 
 
-def _kind(context: Context, instruction: Instruction) -> str | None:
-    return context.simple_reducer(context.computation(instruction, "to_apply"))
-
-
 def _summed(site: Evaluation, instruction: Instruction, x: Moved, number: int, table: GroupTable) -> Symbols:
     """An operand reduced over each group, where at most one member has anything but zero; else unknown."""
     element_type = array_shape_of(site.context.operand_shapes(instruction)[number]).element_type
     moved = site.traced(x, instruction, number)
-    kind = _kind(site.context, instruction)
     why = f"{instruction.opcode} {instruction.name} computes with data"
-    if kind is None or not keeps_data_beside_zero(kind, element_type):
+    if not reduces_beside_zero(site, instruction, element_type):
         return symbols.unknown(moved.dimensions, why)
     devices = site.context.grid.device_count
     symbols.require_room(devices * moved.codes[0].size)

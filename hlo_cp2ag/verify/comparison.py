@@ -42,12 +42,12 @@ def as_symbols(value: Moved, shape: Shape) -> Symbols:
     return codes_of_bits(value, array_shape_of(shape).element_type)
 
 
-def disagreement(a: Moved, b: Moved, shape: Shape) -> Disagreement | None:
-    """None if two values of a shape are equal on all devices, for all data. Raises TooLarge."""
+def disagreement(a: Moved, b: Moved, shape: Shape, lanes: Array | None = None) -> Disagreement | None:
+    """None if two values of a shape are equal on all devices, or those of `lanes`, for all data. Raises TooLarge."""
     if isinstance(shape, TupleShape):
         assert isinstance(a, tuple) and isinstance(b, tuple)
         for number, element in enumerate(shape.elements):
-            found = disagreement(a[number], b[number], element)
+            found = disagreement(a[number], b[number], element, lanes)
             if found is not None:
                 return Disagreement(
                     found.refuted, found.why, (number, *found.element), found.device, found.index, found.expected,
@@ -64,20 +64,22 @@ def disagreement(a: Moved, b: Moved, shape: Shape) -> Disagreement | None:
     (p, q), dims = symbols.unify([x, y])
     unknown = (p == UNKNOWN) | (q == UNKNOWN)
     differ = (p != q) | unknown
+    if lanes is not None and differ.shape[0] > 1:
+        differ = differ & lanes.reshape(-1, *[1] * (differ.ndim - 1))
     if not differ.any():
         return None
     refuted = differ & ~unknown
     where = refuted if refuted.any() else differ
-    lanes = np.flatnonzero(where.reshape(where.shape[0], -1).any(axis=1))
-    lane = int(lanes[0])
+    devices = np.flatnonzero(where.reshape(where.shape[0], -1).any(axis=1))
+    lane = int(devices[0])
     first = np.unravel_index(int(np.flatnonzero(where[lane].reshape(-1))[0]), where.shape[1:]) if where.ndim > 1 else ()
     coordinates = [int(c) for c in first]
     at = (lane, *coordinates)
     p, q = (np.broadcast_to(c, where.shape) for c in (p, q))
     why = "" if refuted.any() else (x.why or y.why or "the elements are not traced")
-    devices = tuple(lanes.tolist()) if where.shape[0] > 1 else ()
+    which = tuple(devices.tolist()) if where.shape[0] > 1 else ()
     index = _index(coordinates, dims)
-    return Disagreement(bool(refuted.any()), why, (), lane, index, int(p[at]), int(q[at]), devices)
+    return Disagreement(bool(refuted.any()), why, (), lane, index, int(p[at]), int(q[at]), which)
 
 
 def _index(coordinates: list[int], dims: tuple[symbols.Dimension, ...]) -> tuple[int, ...]:
@@ -92,14 +94,14 @@ def _index(coordinates: list[int], dims: tuple[symbols.Dimension, ...]) -> tuple
     return tuple(result)
 
 
-def fingerprint(value: Moved, shape: Shape, devices: int) -> bytes | None:
-    """Bytes that are equal for equal values; None for a value that equals none."""
+def fingerprint(value: Moved, shape: Shape, devices: int, lanes: Array | None = None) -> bytes | None:
+    """Bytes that are equal for values equal on all devices, or those of `lanes`; None for a value that equals none."""
     if isinstance(shape, TupleShape):
         assert isinstance(value, tuple)
-        parts = [fingerprint(v, s, devices) for v, s in zip(value, shape.elements, strict=True)]
+        parts = [fingerprint(v, s, devices, lanes) for v, s in zip(value, shape.elements, strict=True)]
         return None if None in parts else b"|".join(part for part in parts if part is not None)
-    if isinstance(value, Token):
-        return b"token"
+    if isinstance(value, Token):  # it says what was done before, which no value does
+        return None
     if isinstance(value, np.ndarray):
         if value.size == 0:
             return b"empty"
@@ -108,7 +110,7 @@ def fingerprint(value: Moved, shape: Shape, devices: int) -> bytes | None:
             where = [slice(None), *(slice(p, p + 1) for p in _place(value.shape[1:], share))]
             one = value[tuple(where)]
             codes = as_symbols(one, shape).codes.reshape(-1)
-            pieces.append(np.broadcast_to(codes, (devices,)).tobytes())
+            pieces.append(_of_lanes(codes, devices, lanes).tobytes())
         return repr(()).encode() + b"".join(pieces)
     assert isinstance(value, Symbols)
     x = value
@@ -116,11 +118,16 @@ def fingerprint(value: Moved, shape: Shape, devices: int) -> bytes | None:
         return b"empty"
     pieces = []
     for share in _SHARES:
-        codes = element(x, _place(x.dimensions, share))
+        codes = _of_lanes(element(x, _place(x.dimensions, share)), devices, lanes)
         if (codes == UNKNOWN).any():
             return None
-        pieces.append(np.broadcast_to(codes, (devices,)).tobytes())
+        pieces.append(codes.tobytes())
     return repr(x.conversions if x.has_data else ()).encode() + b"".join(pieces)
+
+
+def _of_lanes(codes: Array, devices: int, lanes: Array | None) -> Array:
+    every: Array = np.broadcast_to(codes, (devices,))
+    return every if lanes is None else every[lanes]
 
 
 _SHARES = (0.0, 1.0, 0.37)

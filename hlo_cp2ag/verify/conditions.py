@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hlo_cp2ag.executor.groups import axis_groups, group_table
+from hlo_cp2ag.executor.interpreter import Execution
 from hlo_cp2ag.executor.ops.collectives import permute_map
+from hlo_cp2ag.executor.plan import ModuleIndex
 from hlo_cp2ag.executor.registry import Context, integers
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, element_bits
@@ -15,14 +17,28 @@ from hlo_cp2ag.verify.evaluation import is_collective
 from hlo_cp2ag.verify.matching import SiteMatch
 
 
-def conditions(site: SiteMatch, arrival: Arrival, before: Context, after: Context) -> list[str]:
+def conditions(site: SiteMatch, arrival: Arrival, before: Execution, after: Execution) -> list[str]:
     """What must hold besides, each as a clause that follows "provided". Raises HloSyntaxError for broken groups."""
     found: list[str] = []
-    if not arrival.together and _asks_more(site, before, after):
+    own = list(with_called(site.before_region, before.index))
+    new = list(with_called(site.after_region, after.index))
+    if not arrival.together and meet_more(own, new, before, after):
         found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}")
-    for instruction in site.after_region:
+    for instruction in new:
         found += _of_backend(instruction, after)
     return list(dict.fromkeys(found))
+
+
+def with_called(region: Iterable[Instruction], index: ModuleIndex) -> Iterator[Instruction]:
+    """Instructions and those of everything that they call."""
+    pending, seen = list(region)[::-1], set()
+    while pending:
+        instruction = pending.pop()
+        yield instruction
+        for called in index.all_called(instruction).values():
+            if id(called) not in seen:
+                seen.add(id(called))
+                pending += [node.instruction for node in index.nodes(called)]
 
 
 def _meetings(instruction: Instruction, context: Context) -> Groups:
@@ -54,11 +70,11 @@ def _sure_meetings(instruction: Instruction, context: Context) -> Groups:
     return tuple(map(tuple, found.values()))
 
 
-def _asks_more(site: SiteMatch, before: Context, after: Context) -> bool:
+def meet_more(own: list[Instruction], new: list[Instruction], before: Context, after: Context) -> bool:
     """Whether devices meet in the second module that did not in the first."""
-    own = [frozenset(g) for i in _collectives(site.before_region) for g in _sure_meetings(i, before)]
-    new = {frozenset(g) for i in _collectives(site.after_region) for g in _meetings(i, after)}
-    return any(not any(group <= other for other in own) for group in new if len(group) > 1)
+    old = [frozenset(g) for i in _collectives(own) for g in _sure_meetings(i, before)]
+    asked = {frozenset(g) for i in _collectives(new) for g in _meetings(i, after)}
+    return any(not any(group <= other for other in old) for group in asked if len(group) > 1)
 
 
 def _collectives(region: list[Instruction]) -> Iterator[Instruction]:
@@ -71,8 +87,18 @@ def _has_members(instruction: Instruction) -> bool:
     )
 
 
+_REDUCTIONS = ("add", "multiply", "minimum", "maximum")
+"""What every backend reduces with between devices; of preds also and, or."""
+
+
 def _of_backend(instruction: Instruction, context: Context) -> Iterator[str]:
     opcode = instruction.opcode.removesuffix("-start")
+    if opcode in ("all-reduce", "reduce-scatter"):
+        computation = context.computation(instruction, "to_apply")
+        kind = context.simple_reducer(computation)
+        is_pred = isinstance(computation.root.shape, ArrayShape) and computation.root.shape.element_type == "pred"
+        if kind not in _REDUCTIONS and not (is_pred and kind in ("and", "or")):
+            yield f"the backend's {opcode} {instruction.name} can reduce with {kind or computation.name}"
     if opcode not in ("all-gather", "all-to-all", "reduce-scatter"):
         return
     for shape in context.operand_shapes(instruction):

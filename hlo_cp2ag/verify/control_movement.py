@@ -7,9 +7,9 @@ from typing import cast
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import lift
-from hlo_cp2ag.executor.registry import integer
+from hlo_cp2ag.executor.registry import Context, integer
 from hlo_cp2ag.executor.values import Array, Token, array_shape_of, zeros
-from hlo_cp2ag.ir.module import Instruction
+from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import TupleShape
 from hlo_cp2ag.text.opcodes import split_opcode
 from hlo_cp2ag.verify import symbols
@@ -39,16 +39,10 @@ def opt_barrier(site: Evaluation, instruction: Instruction, *operands: Moved) ->
     return operands[0] if len(operands) == 1 else operands
 
 
-@moves("add-dependency", "domain", "all-reduce-done", "async-update")
+@moves("domain", "all-reduce-done", "async-update")
 def first_operand(site: Evaluation, instruction: Instruction, x: Moved, *rest: Moved) -> Moved:
     """The first operand."""
     return x
-
-
-@moves("after-all")
-def after_all(site: Evaluation, instruction: Instruction, *operands: Moved) -> Moved:
-    """A token."""
-    return Token()
 
 
 @moves("call", "fusion")
@@ -119,11 +113,8 @@ def mover_of(opcode: str) -> str | None:
     return split[0] if split is not None and split[1] is not None and split[0] in MOVERS else None
 
 
-@moves("conditional")
-def conditional(site: Evaluation, instruction: Instruction, selector: Moved, *arguments: Moved) -> Moved:
-    """Semantics: XLA, Conditional, by a computed predicate; each device has its own branch's result."""
-    number = site.computed(selector, instruction, "predicate")
-    context = site.context
+def chosen_branches(context: Context, instruction: Instruction, number: Array) -> tuple[tuple[Computation, ...], Array]:
+    """A conditional's computations, and which of them each device takes. Raises HloSyntaxError."""
     if instruction.attribute_text("branch_computations") is not None:
         branches = context.computations(instruction, "branch_computations")
         element_type = array_shape_of(context.operand_shapes(instruction)[0]).element_type
@@ -136,6 +127,15 @@ def conditional(site: Evaluation, instruction: Instruction, selector: Moved, *ar
         chosen = np.where(number, 0, 1)
     if number.dtype == np.bool_ and instruction.attribute_text("branch_computations") is not None:
         chosen = np.where(number, 0, 1)
+    return branches, chosen
+
+
+@moves("conditional")
+def conditional(site: Evaluation, instruction: Instruction, selector: Moved, *arguments: Moved) -> Moved:
+    """Semantics: XLA, Conditional, by a computed predicate; each device has its own branch's result."""
+    number = site.computed(selector, instruction, "predicate")
+    context = site.context
+    branches, chosen = chosen_branches(context, instruction, number)
     taken = np.unique(chosen).tolist()
     if len(taken) == 1:
         return site.call(branches[taken[0]], (arguments[taken[0]],))

@@ -4,14 +4,14 @@ executor, what a site is given is traced, and all else is unknown.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TypeAlias, Union, cast
 
 import numpy as np
 
 from hlo_cp2ag.executor.interpreter import Execution
 from hlo_cp2ag.executor.ops.movement import read_literal
 from hlo_cp2ag.executor.plan import ModuleIndex, Node, function_of
-from hlo_cp2ag.executor.registry import find_op
+from hlo_cp2ag.executor.registry import find_op, integer
 from hlo_cp2ag.executor.validate import check_instruction
 from hlo_cp2ag.executor.values import Array, Token, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
@@ -21,9 +21,12 @@ from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.verify import collective_movement, symbols
 from hlo_cp2ag.verify.bits import array_of_symbols, codes_of_bits
 from hlo_cp2ag.verify.control_movement import mover_of
+from hlo_cp2ag.verify.graph import is_stateful
 from hlo_cp2ag.verify.movement import MOVERS, Moved, Traced, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
+_MOST_STEPS = 1 << 18
+"""So many instructions are followed for one value, in computations that are called as often as they are."""
 _IDS = ("partition-id", "replica-id")
 _COMPUTED_FLOATS = frozenset(
     (
@@ -39,6 +42,9 @@ _NOT_COMPUTED = frozenset(
         *("rng-get-and-update-state", "custom-call", "infeed", "outfeed", "send", "recv", "send-done", "recv-done"),
     )
 )
+_TUPLE_OPS = ("tuple", "opt-barrier", "get-tuple-element")
+"""Ops that hand each element on as it is: a computed one stays so beside traced ones."""
+Parts: TypeAlias = Union[bool, "tuple[Parts, ...]"]
 _COLLECTIVES = ("all-", "collective-", "reduce-scatter", "ragged-all-to-all")
 
 
@@ -94,8 +100,12 @@ class ModuleEvaluation:
         self.index = index
         self.context = Execution(index, grid, profile)
         self.table = table
+        self.steps = 0
+        """How many instructions have been followed since somebody set it to 0."""
         self._checked: set[int] = set()
         self._computed: dict[int, bool] = {}
+        self._parts: dict[int, Parts] = {}
+        """Of instructions that make tuples: which elements depend on device ids and constants alone."""
 
     def elided_key(self, constant: Instruction) -> tuple[object, ...]:
         """What stands for an elided constant: nothing equals it, unless the one module is known to be made of the other."""
@@ -120,7 +130,13 @@ class ModuleEvaluation:
         return cast(Array, value)
 
     def call(self, computation: Computation, operands: tuple[Moved, ...]) -> Moved:
-        """What a computation returns of operands."""
+        """What a computation returns of operands; unknown if it does anything besides."""
+        if self.steps > _MOST_STEPS:
+            return unknown_of(computation.root.shape, f"it takes more than {_MOST_STEPS:,} steps to follow")
+        for node in self.index.nodes(computation):
+            if is_stateful(node.instruction):
+                inside = f"{node.instruction.opcode} {node.instruction.name}"
+                return unknown_of(computation.root.shape, f"{inside} does more than to compute its result")
         values: dict[int, Moved] = {}
         parameters = self.index.parameters(computation)
         for parameter, operand in zip(parameters, operands, strict=True):
@@ -147,14 +163,15 @@ class ModuleEvaluation:
         reach.
         """
         instruction = node.instruction
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            return unknown_of(instruction.shape, f"it takes more than {_MOST_STEPS:,} steps to follow")
         if instruction.opcode == "constant" and read_literal(instruction).elided:
             return unknown_of(instruction.shape, f"constant {instruction.name} is elided: dump with large constants")
         name = mover_of(instruction.opcode)
         if name is None and find_op(instruction.opcode) is None:
             return unknown_of(instruction.shape, f"{instruction.opcode} {instruction.name} computes with data")
-        if id(instruction) not in self._checked:
-            check_instruction(self.context, self.index, node)
-            self._checked.add(id(instruction))
+        self.check(node)
         if self._is_computed(instruction, operands):
             self._require_room(instruction)
             with np.errstate(all="ignore"):
@@ -191,6 +208,13 @@ class ModuleEvaluation:
                 width = dtype_of(array.element_type).itemsize
                 symbols.require_room(array.element_count * width * self.context.lanes // 16)
 
+    def check(self, node: Node) -> None:
+        """Raise HloSyntaxError for an instruction that no module may have; others than the executor's are not known."""
+        instruction = node.instruction
+        if id(instruction) not in self._checked and find_op(instruction.opcode) is not None:
+            check_instruction(self.context, self.index, node)
+            self._checked.add(id(instruction))
+
     def leaf(self, key: tuple[object, ...], shape: Shape) -> Moved:
         """A value that the site is given."""
         if isinstance(shape, TupleShape):
@@ -206,8 +230,21 @@ class ModuleEvaluation:
             self._computed[id(instruction)] = known
         return known
 
+    def has_computable_part(self, instruction: Instruction) -> bool:
+        """Whether an instruction, asked about before, makes a tuple of which some element is computable."""
+        return id(instruction) in self._parts and _any_of(self._parts[id(instruction)])
+
     def _find_computable(self, instruction: Instruction, operands: tuple[Instruction, ...]) -> bool:
         opcode = instruction.opcode
+        if opcode in _TUPLE_OPS and operands:
+            parts = [self._parts.get(id(o), self._computed.get(id(o), False)) for o in operands]
+            found: Parts = tuple(parts) if opcode == "tuple" or len(parts) > 1 else parts[0]
+            if opcode == "get-tuple-element" and isinstance(found, tuple):
+                number = integer(instruction, "index")
+                found = number in range(len(found)) and found[number]
+            if isinstance(found, tuple):
+                self._parts[id(instruction)] = found
+            return _all_of(found)
         if opcode in _IDS or opcode == "iota":
             return True
         if opcode == "constant":
@@ -217,6 +254,14 @@ class ModuleEvaluation:
         if opcode not in _COMPUTED_FLOATS and not _is_exact(instruction.shape):
             return False
         return find_op(opcode) is not None and all(self._computed.get(id(o), False) for o in operands)
+
+
+def _any_of(parts: Parts) -> bool:
+    return any(map(_any_of, parts)) if isinstance(parts, tuple) else parts
+
+
+def _all_of(parts: Parts) -> bool:
+    return all(map(_all_of, parts)) if isinstance(parts, tuple) else parts
 
 
 def _leaves(value: Moved) -> list[object]:

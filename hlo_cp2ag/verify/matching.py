@@ -10,12 +10,14 @@ What still has none is reported, paired by name or by its users so that the rest
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hlo_cp2ag.executor.plan import Node
+from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.verify.comparison import Disagreement, disagreement, fingerprint
@@ -26,10 +28,11 @@ from hlo_cp2ag.verify.movement import Moved, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
 _CALLS = frozenset(("call", "fusion", "while", "conditional", "async-start"))
-_COMPUTES = frozenset(("add", "or", "xor", "and", "maximum", "reduce", "convert"))
+_COMPUTES = frozenset(("add", "or", "xor", "and", "maximum", "minimum", "reduce", "convert"))
 """Ops that move data beside zeros only, or there and back: what they are given elsewhere is a value of its own."""
 
 ClassOf = Callable[[Computation], int]
+Explain = Callable[[Computation, Computation], bool]
 
 
 @dataclass
@@ -117,18 +120,18 @@ class Side:
 
     # ---- values
 
-    def forced_value(self, place: int) -> Moved:
+    def forced_value(self, place: int, deep: bool = False) -> Moved:
         """The symbolic value of an instruction, in which what has no counterpart and does not move data is unknown."""
         while True:
             try:
-                return self.value(place)
+                return self.value(place, deep)
             except Blocked as blocked:
                 by = self.place[id(blocked.by)]
                 shape = blocked.by.shape
-                known = [self._values.get((o, False)) for o in self.operands[by]]
+                known = [self._values.get((o, deep)) for o in self.operands[by]]
                 why = next((v.why for v in known if isinstance(v, Symbols) and v.why), "")
                 text = f"{blocked.by.opcode} {blocked.by.name} computes with data"
-                self._values[by, False] = unknown_of(shape, f"{text} ({why})" if why else text)
+                self._values[by, deep] = unknown_of(shape, f"{text} ({why})" if why else text)
                 self._blocked.clear()
 
     def value(self, place: int, deep: bool = False) -> Moved:
@@ -165,11 +168,14 @@ class Side:
     def _is_leaf(self, place: int, deep: bool) -> bool:
         if self.classes[place] is None or self.computable[place]:
             return False
+        if self.evaluation.has_computable_part(self.instruction(place)):
+            return False
         mover = self.movers[place]
         return not (deep and mover is not None and mover not in _CALLS and mover not in _COMPUTES)
 
     def _apply(self, place: int, deep: bool) -> Moved:
         node = self.nodes[place]
+        self.evaluation.steps = 0
         try:
             return self.evaluation.apply(node, [self._values[o, deep] for o in self.operands[place]])
         except TooLarge as error:
@@ -198,7 +204,20 @@ class Side:
 class Matching:
     """Matches two computations; see the module's docstring."""
 
-    def __init__(self, before: Side, after: Side, class_of_before: ClassOf, class_of_after: ClassOf) -> None:
+    def __init__(
+        self,
+        before: Side,
+        after: Side,
+        class_of_before: ClassOf,
+        class_of_after: ClassOf,
+        explain: Explain,
+        lanes: Array | None = None,
+    ) -> None:
+        """`explain` reports what differs between two computations that instructions of both sides call; false where it
+        finds nothing. `lanes` are the devices that may come here: values have to be equal on these alone; None for all.
+        """
+        self._explain = explain
+        self.lanes = lanes
         self.before = before
         self.after = after
         self._class_of = {id(before): class_of_before, id(after): class_of_after}
@@ -207,6 +226,8 @@ class Matching:
         self._next = 1
         self.sites: list[SiteMatch] = []
         self.differences: list[Difference] = []
+        self.extra: list[Instruction] = []
+        """What the second computation has besides and no site needs."""
         table = LeafTable(before.evaluation.context.grid.device_count)
         before.evaluation.table = after.evaluation.table = table
         self.table = table
@@ -288,6 +309,7 @@ class Matching:
                 waiting.setdefault(after.instruction(place).shape.to_text(), []).append(place)
         buckets: dict[str, dict[bytes, list[int]]] = {}
         computed: dict[str, dict[bytes, list[int]]] = {}
+        moved: dict[str, dict[bytes, list[int]]] = {}
         any_settled = False
         for place in self._open(before):
             # What was found meanwhile may have settled it, or not need it any more.
@@ -309,6 +331,12 @@ class Matching:
                     computed[shape] = {}
                     self._put(computed[shape], after, same, deep)
                 found = computed[shape].get(mark, [])
+            if not found and deep:
+                # Two equal ones may have become one.
+                if shape not in moved:
+                    moved[shape] = {}
+                    self._put(moved[shape], after, self._settled_movers(after, shape), deep)
+                found = moved[shape].get(mark, [])
             candidates = [other for other in found if self._is_same(place, other, deep)]
             if not lossy:
                 candidates = [other for other in candidates if not _lost(after.value(other, deep))]
@@ -342,9 +370,11 @@ class Matching:
         """What equal values have in common; None for one that hangs on something without counterpart."""
         try:
             value = side.value(place, deep)
-        except Blocked:
+            return fingerprint(
+                value, side.instruction(place).shape, side.evaluation.context.grid.device_count, self.lanes
+            )
+        except (Blocked, TooLarge):
             return None
-        return fingerprint(value, side.instruction(place).shape, side.evaluation.context.grid.device_count)
 
     def _put(self, bucket: dict[bytes, list[int]], side: Side, places: Iterable[int], deep: bool) -> list[int]:
         """Adds instructions by what equal values have in common; returns those that have no value yet."""
@@ -369,19 +399,34 @@ class Matching:
             if mark is None or _lost(after.value(place, deep)):
                 continue
             number = self._leaf_of(after, place, deep)
-            if number is None and not _has_data(after.value(place, deep)):
+            if number is None and (deep or not _has_data(after.value(place, deep))):
                 shape = after.instruction(place).shape.to_text()
                 if shape not in known:
-                    same = (i for i in self._settled_computed(before) if before.instruction(i).shape.to_text() == shape)
+                    same = [i for i in self._settled_computed(before) if before.instruction(i).shape.to_text() == shape]
                     known[shape] = {}
                     self._put(known[shape], before, same, deep)
+                    if deep:
+                        self._put(known[shape], before, self._settled_movers(before, shape), deep)
                 equal = (o for o in known[shape].get(mark, ()) if self._is_same(o, place, deep))
                 number = next((before.classes[other] for other in equal), None)
             if number is not None:
+                # Nothing was rewritten for it, but devices may have to meet in it.
+                self.extra += after.region(place, deep)
                 self._settle(after, place, number, by_site=True)
                 self._number()
                 any_settled = True
         return any_settled
+
+    def _settled_movers(self, side: Side, shape: str) -> list[int]:
+        return [
+            i
+            for i, number in enumerate(side.classes)
+            if number is not None
+            and not side.computable[i]
+            and side.movers[i] is not None
+            and side.movers[i] not in _CALLS
+            and side.instruction(i).shape.to_text() == shape
+        ]
 
     def _settled_computed(self, side: Side) -> list[int]:
         return [i for i, number in enumerate(side.classes) if number is not None and side.computable[i]]
@@ -389,7 +434,9 @@ class Matching:
     def _is_same(self, place: int, other: int, deep: bool) -> bool:
         shape = self.before.instruction(place).shape
         try:
-            return disagreement(self.before.value(place, deep), self.after.value(other, deep), shape) is None
+            return (
+                disagreement(self.before.value(place, deep), self.after.value(other, deep), shape, self.lanes) is None
+            )
         except TooLarge:
             return False
 
@@ -409,8 +456,11 @@ class Matching:
                 own = owner.instruction(owner.classes.index(key[1])).shape
                 if own.to_text() != shape.to_text():
                     return None
-                leaf = side.evaluation.leaf(key, own)
-                return key[1] if disagreement(leaf, value, shape) is None else None
+                try:
+                    leaf = side.evaluation.leaf(key, own)
+                    return key[1] if disagreement(leaf, value, shape, self.lanes) is None else None
+                except TooLarge:
+                    return None
         return None
 
     def _best(self, place: int, candidates: list[int]) -> int:
@@ -452,10 +502,11 @@ class Matching:
     def _give_up(self) -> bool:
         """Reports one thing that has no counterpart, and assumes one, so that what follows is looked at as well."""
         before = self.before
-        for place in self._open(before):
+        needed = self._needed()
+        for place in needed:
             if is_collective(before.instruction(place).opcode) and self._report_site(place, only_refuted=True):
                 return True
-        for place in self._open(before):
+        for place in needed:
             mover = before.movers[place]
             is_lone = not before.computable[place] and (mover is None or mover in _CALLS or mover in _COMPUTES)
             if before.can_be_traced(place) and not (is_lone and before.waiting[place] == 0):
@@ -466,13 +517,24 @@ class Matching:
                 return True
         return False
 
+    def _needed(self) -> list[int]:
+        """What has no counterpart, and is not only there for what has one."""
+        before = self.before
+        needed: set[int] = set()
+        for place in reversed(self._open(before)):
+            is_end = not before.users[place] and not before.can_be_traced(place)
+            is_asked_for = any(user in needed for user in before.users[place])
+            if place == before.root or is_end or is_stateful(before.instruction(place)) or is_asked_for:
+                needed.add(place)
+        return sorted(needed)
+
     def _report_site(self, place: int, only_refuted: bool = False) -> bool:
         """Reports an instruction that stands for no equal one. Where it happens is best said at the collective itself,
         if what stands for that is known and is wrong for certain (`only_refuted`)."""
         started = time.perf_counter()
         before, after = self.before, self.after
         try:
-            value = before.value(place)
+            before.value(place)
         except Blocked:
             return False
         instruction = before.instruction(place)
@@ -481,15 +543,7 @@ class Matching:
             return False
         if other is not None:
             try:
-                shape = instruction.shape
-                mine = after.forced_value(other)
-                if after.instruction(other).shape.to_text() != shape.to_text():
-                    text = after.instruction(other).shape.to_text()
-                    found = Disagreement(False, f"it is {text}, not {shape.to_text()}")
-                else:
-                    found = disagreement(value, mine, shape) or Disagreement(False, "it is not traced")
-                    if not found.refuted:
-                        found = self._deep_disagreement(place, other) or found
+                found = self._judged(place, other) or Disagreement(False, "it is not traced")
                 site = SiteMatch(instruction, after.instruction(other), found)
                 site.after_region = after.region(other)
             except TooLarge as error:
@@ -515,12 +569,35 @@ class Matching:
         after.forget_values()
         return True
 
-    def _deep_disagreement(self, place: int, other: int) -> Disagreement | None:
-        shape = self.before.instruction(place).shape
-        try:
-            return disagreement(self.before.value(place, True), self.after.value(other, True), shape)
-        except (Blocked, TooLarge):
+    def _judged(self, place: int, other: int) -> Disagreement | None:
+        """Where two instructions differ, looked at as deeply as can be; None if they do not. Raises TooLarge."""
+        before, after = self.before, self.after
+        shape, new = before.instruction(place).shape, after.instruction(other).shape
+        if shape.to_text() != new.to_text():
+            return Disagreement(False, f"it is {new.to_text()}, not {shape.to_text()}")
+        found = disagreement(before.forced_value(place), after.forced_value(other), shape, self.lanes)
+        if found is None:
             return None
+        with contextlib.suppress(Blocked):
+            found = disagreement(before.value(place, True), after.value(other, True), shape, self.lanes)
+        if found is None or not found.refuted or self._is_certain(found):
+            return found
+        why = "it takes data from another instruction, and nothing says whether the two are the same"
+        return Disagreement(False, why, found.element, found.device, found.index)
+
+    def _is_certain(self, found: Disagreement) -> bool:
+        """Whether two elements differ for some inputs. Values of two instructions may be equal all the same, unless both
+        are parameters."""
+        if found.expected <= 0 or found.got <= 0:
+            return True
+        one, two = self.table.find(found.expected)[0], self.table.find(found.got)[0]
+        return one == two or (self._is_parameter(one) and self._is_parameter(two))
+
+    def _is_parameter(self, key: tuple[object, ...]) -> bool:
+        return any(
+            key[1] in side.classes and side.instruction(side.classes.index(key[1])).opcode == "parameter"
+            for side in (self.before, self.after)
+        )
 
     def _aligned(self, place: int) -> int | None:
         """What most likely stands for an instruction: by its users, by its name, or as the root."""
@@ -572,11 +649,13 @@ class Matching:
             self.differences.append(Difference(text, instruction))
         else:
             text, certain = self._what_differs(place, other)
-            self.differences.append(Difference(text, instruction, after.instruction(other), certain))
+            if text:
+                self.differences.append(Difference(text, instruction, after.instruction(other), certain))
             self._settle(after, other, number)
         self._settle(before, place, number)
 
     def _what_differs(self, place: int, other: int) -> tuple[str, bool]:
+        """What is not the same in two instructions, and whether that is certain; nothing if it is said elsewhere."""
         before, after = self.before, self.after
         a, b = before.instruction(place), after.instruction(other)
         where = f"{a.opcode} {a.name}"
@@ -606,7 +685,9 @@ class Matching:
                     return f"{name} of {where} is {theirs.value_text}, not {mine.value_text}", True
         if a.opcode == "constant":
             return f"{where} has another value", True
-        return f"what {where} calls differs", True
+        called, new_called = before.evaluation.index.all_called(a), after.evaluation.index.all_called(b)
+        explained = [self._explain(c, new_called[name]) for name, c in called.items() if name in new_called]
+        return ("" if any(explained) else f"what {where} calls differs"), True
 
     # ---- in the end
 
@@ -619,20 +700,20 @@ class Matching:
         # A root that was reported as a site or a difference has a counterpart by then.
         if own is None and any(a in site.before_region for site in self.sites if site.disagreement or site.why):
             return
-        if before.computable[before.root] and self._equal_roots():
-            return
         text = f"the result is {b.opcode} {b.name}, not what stands for {a.opcode} {a.name}"
-        self.differences.append(Difference(text, a, b))
-
-    def _equal_roots(self) -> bool:
-        before, after = self.before, self.after
         try:
-            a, b = before.value(before.root), after.value(after.root)
-            shape = before.instruction(before.root).shape
-            same_shape = after.instruction(after.root).shape.to_text() == shape.to_text()
-            return same_shape and disagreement(a, b, shape) is None
-        except (Blocked, TooLarge):
-            return False
+            found = self._judged(before.root, after.root)
+        except TooLarge as error:
+            found = Disagreement(False, f"too large: {error.size:,} bytes of symbols (--max-memory)")
+        if found is not None:
+            text += "" if found.refuted else f": {found.why}"
+            self.differences.append(Difference(text, a, b, found.refuted))
+            return
+        # What the roots are made of was rewritten: what it leans on is said of a site.
+        roots = [side.forced_value(side.root, deep) for side in (before, after) for deep in (False, True)]
+        regions = before.region(before.root, True), after.region(after.root, True)
+        lost = any(map(_lost, roots))
+        self.sites.append(SiteMatch(a, b, lost_payload=lost, before_region=regions[0], after_region=regions[1]))
 
     def _report_extra(self) -> None:
         """What the second computation has besides: harmless if it only moves data, or computes from device ids."""
@@ -640,12 +721,20 @@ class Matching:
         has_failed = bool(self.differences) or any(site.disagreement or site.why for site in self.sites)
         for place in self._open(after):
             instruction = after.instruction(place)
+            self._refuse_wrong(after.nodes[place])
             if after.can_be_traced(place):
                 if not after.users[place] and place != after.root:
                     self._refuse_broken(place)
+                    self.extra += after.region(place)
             elif not has_failed or after.waiting[place] == 0:
                 text = f"{instruction.opcode} {instruction.name} is in the second module only"
                 self.differences.append(Difference(text, None, instruction))
+
+    def _refuse_wrong(self, node: Node) -> None:
+        """What no value hangs on still has to be an instruction."""
+        difference = wrong_instruction(self.after.evaluation, node)
+        if difference is not None:
+            self.differences.append(difference)
 
     def _refuse_broken(self, place: int) -> None:
         """A collective that nobody needs still has to be one."""
@@ -657,6 +746,18 @@ class Matching:
         if isinstance(value, Symbols) and value.has_unknown and value.why:
             text = f"{instruction.opcode} {instruction.name} is in the second module only: {value.why}"
             self.differences.append(Difference(text, None, instruction, certain=False))
+
+
+def wrong_instruction(evaluation: ModuleEvaluation, node: Node) -> Difference | None:
+    """What is wrong with an instruction of the second module that has no counterpart."""
+    try:
+        evaluation.check(node)
+    except HloError as error:
+        first = error.diagnostics[0]
+        message = first if isinstance(first, str) else first.message
+        if not message.startswith("the executor does not support"):
+            return Difference(f"{node.instruction.opcode} {node.instruction.name}: {message}", None, node.instruction)
+    return None
 
 
 def _has_data(value: Moved) -> bool:

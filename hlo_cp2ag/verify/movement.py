@@ -21,6 +21,7 @@ from hlo_cp2ag.executor.values import Array, Token
 from hlo_cp2ag.ir.attributes import PaddingConfig, SliceRanges
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, element_bits, is_complex, is_floating, is_integer
+from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.verify import symbols
 from hlo_cp2ag.verify.bits import array_of_bits, codes_of_bits
 from hlo_cp2ag.verify.symbols import Axis, Symbols
@@ -133,7 +134,8 @@ def bitcast_convert(site: Evaluation, instruction: Instruction, x: Moved) -> Mov
         result.element_type,
     ):
         return symbols.unknown(result.dimensions, f"{instruction.name} changes the width of elements")
-    if moved.conversions:
+    # A NaN that lost its payload is the same NaN, but not the same integer.
+    if moved.conversions or moved.lost_payload:
         return symbols.unknown(result.dimensions, f"{instruction.name} reads converted elements as another type")
     return moved
 
@@ -290,7 +292,9 @@ def gather(site: Evaluation, instruction: Instruction, x: Moved, indices: Moved)
 
 @moves("select")
 def select(site: Evaluation, instruction: Instruction, mask: Moved, chosen: Moved, other: Moved) -> Moved:
-    """Semantics: XLA, Select, with a computed predicate."""
+    """Semantics: XLA, Select, with a computed predicate; one of data chooses between equals, or is itself the result."""
+    if isinstance(mask, Symbols):
+        return _select_by_data(site, instruction, mask, chosen, other)
     predicate = site.computed(mask, instruction, "predicate")
     a, b = site.traced(chosen, instruction, 1), site.traced(other, instruction, 2)
     if a.is_empty:
@@ -303,6 +307,26 @@ def select(site: Evaluation, instruction: Instruction, mask: Moved, chosen: Move
     return symbols.combined([a, b], np.where(m != 0, x, y), dims)
 
 
+def _select_by_data(site: Evaluation, instruction: Instruction, mask: Symbols, chosen: Moved, other: Moved) -> Symbols:
+    a, b = site.traced(chosen, instruction, 1), site.traced(other, instruction, 2)
+    if a.is_empty:
+        return a
+    where = mask if len(mask.dims) == len(a.dims) else symbols.broadcast(mask, a.dimensions, ())
+    (m, x, y), dims = symbols.unify([where, a, b])
+    symbols.require_room(int(np.prod(np.broadcast_shapes(m.shape, x.shape, y.shape), dtype=np.int64)))
+    m, x, y = np.broadcast_arrays(m, x, y)
+    is_itself = (x == _TRUE) & (y == 0) if array_shape(instruction).element_type == "pred" else np.False_
+    codes = np.where(m == 0, y, np.where(m == _TRUE, x, np.where(is_itself, m, symbols.UNKNOWN)))
+    codes = np.where((x == y) & (x != symbols.UNKNOWN), x, codes)
+    because = f" ({mask.why})" if mask.why else ""
+    why = f"data reaches the predicate of {instruction.opcode} {instruction.name}{because}"
+    return _explained(symbols.combined([where, a, b], codes, dims), why)
+
+
+_TRUE = -1
+"""The code of a pred that is set."""
+
+
 # ---- with zeros ------------------------------------------------------------------------------------------------------
 
 
@@ -313,6 +337,54 @@ def keeps_data_beside_zero(opcode: str, element_type: str) -> bool:
     if opcode == "maximum":
         return element_type[0] in "up"
     return opcode in ("add", "or", "xor")
+
+
+def reduces_beside_zero(site: Evaluation, instruction: Instruction, element_type: str) -> bool:
+    """Whether the computation that an instruction reduces with gives what is not zero beside zeros, in any order."""
+    computation = site.context.computation(instruction, "to_apply")
+    kind = site.context.simple_reducer(computation)
+    if kind is not None:
+        return keeps_data_beside_zero(kind, element_type)
+    return site.context.memo(instruction, "beside zero", lambda: _keeps_one(site, computation, element_type))
+
+
+_IN_REDUCERS = frozenset(
+    (
+        *(
+            "parameter",
+            "constant",
+            "copy",
+            "opt-barrier",
+            "reshape",
+            "broadcast",
+            "tuple",
+            "get-tuple-element",
+            "select",
+            "convert",
+        ),
+        *("bitcast", "bitcast-convert", "add", "or", "xor", "and", "maximum", "minimum"),
+    )
+)
+"""Ops of one element on one device."""
+
+
+def _keeps_one(site: Evaluation, computation: Computation, element_type: str) -> bool:
+    """Whether a computation of data and zero, either way round, is the data, and that of two zeros zero."""
+    shape = computation.root.shape
+    if not isinstance(shape, ArrayShape) or shape.rank or shape.element_type != element_type:
+        return False
+    if not all(i.opcode in _IN_REDUCERS for i in computation.instructions):
+        return False
+    data, zero = (Symbols(np.array([code]), ()) for code in (1, 0))
+    for operands, wanted in (((data, zero), 1), ((zero, data), 1), ((zero, zero), 0)):
+        try:
+            value = site.call(computation, operands)
+        except (HloError, symbols.TooLarge):
+            return False
+        found = value if isinstance(value, Symbols) else codes_of_bits(cast(Array, value), element_type)
+        if found.conversions or found.lost_payload or (found.codes != wanted).any():
+            return False
+    return True
 
 
 def disjoint(codes: Array, axis: int) -> Array:
@@ -336,7 +408,10 @@ def add(site: Evaluation, instruction: Instruction, x: Moved, y: Moved) -> Moved
     p, q = np.broadcast_arrays(p, q)
     symbols.require_room(2 * p.size)
     why = f"{instruction.opcode} {instruction.name} computes with data"
-    return _explained(symbols.combined([a, b], disjoint(np.stack([p, q]), 0), dims), why)
+    codes = disjoint(np.stack([p, q]), 0)
+    if instruction.opcode in ("or", "maximum"):  # of twice the same
+        codes = np.where(p == q, p, codes)
+    return _explained(symbols.combined([a, b], codes, dims), why)
 
 
 def _explained(x: Symbols, why: str) -> Symbols:
@@ -345,11 +420,14 @@ def _explained(x: Symbols, why: str) -> Symbols:
     return Symbols(x.codes, x.dims, x.conversions, x.lost_payload, why)
 
 
-@moves("and")
+@moves("and", "minimum")
 def and_(site: Evaluation, instruction: Instruction, x: Moved, y: Moved) -> Moved:
-    """Zero beside zero bits, the data beside set ones; else unknown."""
+    """Zero beside zero bits, the data beside set ones; else unknown. The lesser one too, where nothing is negative."""
     shape = array_shape(instruction)
     a, b = site.traced(x, instruction, 0), site.traced(y, instruction, 1)
+    why = f"{instruction.opcode} {instruction.name} computes with data"
+    if instruction.opcode == "minimum" and shape.element_type[0] not in "up":
+        return symbols.unknown(shape.dimensions, why)
     if a.is_empty:
         return a
     ones = 1 if shape.element_type == "pred" else (1 << element_bits(shape.element_type)) - 1
@@ -358,7 +436,7 @@ def and_(site: Evaluation, instruction: Instruction, x: Moved, y: Moved) -> Move
     p, q = np.broadcast_arrays(p, q)
     symbols.require_room(2 * p.size)
     codes = np.where((p == 0) | (q == 0), 0, np.where(p == full, q, np.where(q == full, p, symbols.UNKNOWN)))
-    return _explained(symbols.combined([a, b], codes, dims), f"and {instruction.name} computes with data")
+    return _explained(symbols.combined([a, b], codes, dims), why)
 
 
 @moves("reduce")
@@ -368,8 +446,7 @@ def reduce(site: Evaluation, instruction: Instruction, x: Moved, *rest: Moved) -
     why = f"reduce {instruction.name} computes with data"
     if not isinstance(shape, ArrayShape) or len(rest) != 1:
         return unknown_of(shape, why)
-    kind = site.context.simple_reducer(site.context.computation(instruction, "to_apply"))
-    if kind is None or not keeps_data_beside_zero(kind, shape.element_type):
+    if not reduces_beside_zero(site, instruction, shape.element_type):
         return symbols.unknown(shape.dimensions, why)
     moved, initial = site.traced(x, instruction, 0), site.traced(rest[0], instruction, 1)
     if initial.codes.any() or moved.is_empty:
@@ -438,7 +515,12 @@ def is_exact_widening(narrow: str, wide: str) -> bool:
     """Whether every value of `narrow` comes back from `wide` as it was, NaN payloads aside."""
     if is_integer(narrow) or narrow == "pred":
         bits = 1 if narrow == "pred" else element_bits(narrow)
-        return is_integer(wide) and element_bits(wide) >= bits and element_bits(wide) != bits
+        if narrow != "pred" and is_integer(wide) and element_bits(wide) == bits:
+            return True  # s8 and u8: the same bits
+        if wide in _MANTISSA_AND_EXPONENT and not wide.startswith("f8"):
+            # A float holds every integer of as many bits as its fraction has, and the largest power of two besides.
+            return bits - (narrow[0] == "s") <= _MANTISSA_AND_EXPONENT[wide][0] + 1
+        return is_integer(wide) and element_bits(wide) > bits
     if is_complex(narrow):
         return (narrow, wide) == ("c64", "c128")
     small, large = _MANTISSA_AND_EXPONENT.get(narrow), _MANTISSA_AND_EXPONENT.get(wide)

@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from hlo_cp2ag.executor.plan import ModuleIndex
+from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Computation, HloModule
 from hlo_cp2ag.ir.source import HloError
+from hlo_cp2ag.lowering.call_graph import CallGraph
+from hlo_cp2ag.lowering.eligibility import left_for_its_place
 from hlo_cp2ag.lowering.uniformity import Arrival, Uniformity
 from hlo_cp2ag.topology.process_grid import ProcessGrid
-from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation
+from hlo_cp2ag.verify.conditions import meet_more, with_called
+from hlo_cp2ag.verify.entering import Entering
+from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation, is_collective
 from hlo_cp2ag.verify.graph import Keys
-from hlo_cp2ag.verify.matching import Difference, Matching, Side
+from hlo_cp2ag.verify.matching import Difference, Explain, Matching, Side, SiteMatch, wrong_instruction
 from hlo_cp2ag.verify.report import Remark, SiteVerdict, UntouchedVerdict
 from hlo_cp2ag.verify.site_proof import place_of, site_verdict
-from hlo_cp2ag.verify.untouched import annotation_differences, header_differences, order_difference
+from hlo_cp2ag.verify.untouched import annotation_differences, effects_difference, header_differences, order_difference
 
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*")
 _MOST_TRIALS = 64
@@ -62,7 +67,10 @@ class Proof:
         """The same by a computation of the second module."""
         self._by_name: set[str] = set()
         """Names of computations that are each other's counterparts, nothing in them having been found different."""
+        self._on_some_devices: set[int] = set()
+        """Computations of the second module that were compared on the devices alone that come into them."""
         self._busy: set[int] = set()
+        self._explained: dict[tuple[int, int], bool] = {}
         self._next = 1
 
     def run(self) -> None:
@@ -70,6 +78,30 @@ class Proof:
         self._differences += header_differences(self.before, self.after, self.grid)
         for computation in self._order():
             self._class_of_before(computation)
+        self._differences += self._missing_computations()
+        self._differences += self._wrong_instructions()
+
+    def _missing_computations(self) -> Iterator[Difference]:
+        """Computations without counterpart that nobody calls; of others, who calls them is looked at."""
+        known = set(self._taken.values())
+        missing = [c for c in self.before.computations if self._paired[id(c)] not in known and not c.is_inline]
+        if not missing:
+            return
+        named = [(c, self._words(c)) for c in self.before.computations]
+        for computation in missing:
+            if not any(computation.name in words for other, words in named if other is not computation):
+                text = f"computation {computation.name}, which nobody calls, has no counterpart in the second module"
+                yield Difference(text, certain=False)
+
+    def _wrong_instructions(self) -> Iterator[Difference]:
+        """In computations without counterpart, of which perhaps only a part was evaluated."""
+        evaluation = self._evaluations[1]
+        for computation in (*self.after.computations, *self.after.inline_computations):
+            if computation is not self.after.entry and id(computation) not in self._taken:
+                for node in evaluation.index.nodes(computation):
+                    found = wrong_instruction(evaluation, node)
+                    if found is not None:
+                        yield found
 
     @property
     def untouched(self) -> UntouchedVerdict:
@@ -146,8 +178,7 @@ class Proof:
                 self._by_name.add(computation.name)
                 self._settle(computation, twin)
                 return
-            if self._signature(0, computation) == self._signature(1, twin):
-                self._match(computation, twin)
+            if self._signature(0, computation) == self._signature(1, twin) and self._is_same(computation, twin):
                 return
         self._search(computation)
 
@@ -180,25 +211,44 @@ class Proof:
         return found
 
     def _search(self, computation: Computation) -> None:
-        """Another name: the first computation that is proved to be the same, else the first that may be meant."""
+        """Another name: the first computation that is proved to be the same. There need not be one: what it moves may
+        be done without it in the second module."""
         fitting = self._by_signature.get(self._signature(0, computation), [])
         free = [c for c in fitting if id(c) not in self._taken]
-        for candidate in [*free, *(c for c in fitting if id(c) in self._taken)][:_MOST_TRIALS]:
-            matching = self._matched(computation, candidate)
-            if not matching.differences and all(s.disagreement is None and not s.why for s in matching.sites):
-                self._conclude(matching, computation, candidate)
+        shared = [c for c in fitting if id(c) in self._taken and id(c) not in self._on_some_devices]
+        for candidate in [*free, *shared][:_MOST_TRIALS]:
+            was_tried = bool(candidate.name) and candidate.name == computation.name
+            if not was_tried and self._is_same(computation, candidate):
                 return
-        if free:
-            self._match(computation, free[0])
-            return
-        title = computation.name or "written in place"
-        self._differences.append(Difference(f"computation {title} has no counterpart in the second module"))
         self._settle(computation, None)
 
-    def _match(self, own: Computation, new: Computation) -> None:
-        self._conclude(self._matched(own, new), own, new)
+    def _is_same(self, own: Computation, new: Computation) -> bool:
+        """Whether two computations are proved to be the same; then they are counterparts."""
+        matching = self._matched(own, new)
+        if matching.differences or any(s.disagreement is not None or s.why for s in matching.sites):
+            return False
+        self._conclude(matching, own, new)
+        return True
 
-    def _matched(self, own: Computation, new: Computation) -> Matching:
+    def _explain(self, own: Computation, new: Computation) -> bool:
+        """Reports what differs between computations that stand for each other; false if there is nothing to say."""
+        if self._paired.get(id(own)) == self._taken.get(id(new), -1):
+            return False
+        pair = (id(own), id(new))
+        if pair not in self._explained:
+            self._explained[pair] = False
+            if self._signature(0, own) == self._signature(1, new):
+                said = len(self._differences)
+                sites = len(self.sites)
+                self._match(own, new)
+                new_sites = self.sites[sites:]
+                self._explained[pair] = len(self._differences) > said or any(s.outcome != "shown" for s in new_sites)
+        return self._explained[pair]
+
+    def _match(self, own: Computation, new: Computation) -> None:
+        self._conclude(self._matched(own, new, self._explain), own, new)
+
+    def _matched(self, own: Computation, new: Computation, explain: Explain = lambda *_: False) -> Matching:
         sides = [
             Side(evaluation, computation, keys)
             for evaluation, computation, keys in zip(self._evaluations, (own, new), self._keys, strict=True)
@@ -207,9 +257,25 @@ class Proof:
         for node in sides[0].nodes:
             for called in sides[0].evaluation.index.all_called(node.instruction).values():
                 self._class_of_before(called)
-        matching = Matching(sides[0], sides[1], self._class_of_before, self._class_of_after)
+        lanes = self._lanes(own, new)
+        matching = Matching(sides[0], sides[1], self._class_of_before, self._class_of_after, explain, lanes)
+        if lanes is not None:
+            self._on_some_devices.add(id(new))
         matching.run()
         return matching
+
+    def _lanes(self, own: Computation, new: Computation) -> Array | None:
+        """The devices that may come into one of two computations; None if it may be all."""
+        if id(new) in self._taken:
+            return None
+        first, second = self._entering
+        lanes = first.devices(own) | second.devices(new)
+        return None if lanes.all() else lanes
+
+    @cached_property
+    def _entering(self) -> tuple[Entering, Entering]:
+        first, second = self._evaluations
+        return Entering(self.before, first), Entering(self.after, second)
 
     def _conclude(self, matching: Matching, own: Computation, new: Computation) -> None:
         matching.sites.sort(key=lambda site: site.before.span.start)
@@ -217,20 +283,59 @@ class Proof:
         differences += annotation_differences(matching)
         if _tail(own) != _tail(new):
             differences.append(Difference(f"the attributes of computation {own.name} differ"))
+        swapped = effects_difference(matching)
+        if swapped is not None:
+            differences.append(swapped)
         if self._is_scheduled:
             moved = order_difference(matching)
             if moved is not None:
                 differences.append(moved)
         before, after = (e.context for e in self._evaluations)
-        arrival = self._arrival(own) if matching.sites else Arrival(True)
+        differences += self._misplaced(matching, new)
+        arrival = self._arrival(own) if matching.sites or matching.extra else Arrival(True)
+        if not arrival.together:
+            differences += self._unreached(matching, arrival)
         verdicts = [
             site_verdict(matching, site, arrival, before, after, self._ignore_nan_payload) for site in matching.sites
         ]
-        self.sites += verdicts
+        self.sites += [v for v, site in zip(verdicts, matching.sites, strict=True) if self._is_worth_a_line(v, site)]
         self._differences += differences
         self._settle(own, new)
         if own.name == new.name and not differences and all(v.outcome == "shown" for v in verdicts):
             self._by_name.add(own.name)
+
+    def _is_worth_a_line(self, verdict: SiteVerdict, site: SiteMatch) -> bool:
+        """Data that is moved in another way within each device is not worth one, if it is shown."""
+        first, second = (e.index for e in self._evaluations)
+        regions = (*with_called(site.before_region, first), *with_called(site.after_region, second))
+        return verdict.outcome != "shown" or any(is_collective(instruction.opcode) for instruction in regions)
+
+    def _misplaced(self, matching: Matching, new: Computation) -> Iterator[Difference]:
+        """Collectives where no device can meet another: in what is applied to elements, or in a kernel."""
+        regions = [i for site in matching.sites for i in site.after_region] + matching.extra
+        made = [i for i in with_called(regions, self._evaluations[1].index) if is_collective(i.opcode)]
+        if not made or any(is_collective(node.instruction.opcode) for node in matching.before.nodes):
+            return
+        place = left_for_its_place(new, self._calls_after)
+        if "applies" in place or "fusion" in place:
+            text = f"{made[0].opcode} {made[0].name} is {place}"
+            yield Difference(text, None, made[0], certain=False)
+
+    @cached_property
+    def _calls_after(self) -> CallGraph:
+        return CallGraph(self.after)
+
+    def _unreached(self, matching: Matching, arrival: Arrival) -> Iterator[Difference]:
+        """Collectives that no site needs, but that devices would wait in which did not meet before."""
+        before, after = self._evaluations
+        of_sites = {id(i) for site in matching.sites for i in site.after_region}
+        own = [node.instruction for node in matching.before.nodes]
+        for instruction in with_called(matching.extra, after.index):
+            if not is_collective(instruction.opcode) or id(instruction) in of_sites:
+                continue
+            if meet_more(own, [instruction], before.context, after.context):
+                text = f"{instruction.opcode} {instruction.name} is in the second module only, and not all devices may come to it"
+                yield Difference(f"{text}: {arrival.reason}", None, instruction, certain=False)
 
     @cached_property
     def _is_scheduled(self) -> bool:

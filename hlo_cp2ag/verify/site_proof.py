@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from hlo_cp2ag.executor.registry import Context
+from hlo_cp2ag.executor.interpreter import Execution
 from hlo_cp2ag.ir.module import Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, TupleShape
 from hlo_cp2ag.ir.source import HloError
@@ -27,7 +27,7 @@ def place_of(instruction: Instruction) -> Place:
 
 
 def site_verdict(
-    matching: Matching, site: SiteMatch, arrival: Arrival, before: Context, after: Context, ignore_nan_payload: bool
+    matching: Matching, site: SiteMatch, arrival: Arrival, before: Execution, after: Execution, ignore_nan_payload: bool
 ) -> SiteVerdict:
     """The verdict on one site of two matched computations."""
     own = place_of(site.before)

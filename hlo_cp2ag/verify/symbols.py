@@ -30,6 +30,10 @@ UNKNOWN = np.int64(-(1 << 63))
 _room: ContextVar[int] = ContextVar("room", default=2 << 30)
 
 
+_SMALL = 1 << 20
+"""Bytes that a proof may always take: what has to be computed for an index is no matter."""
+
+
 class TooLarge(Exception):  # noqa: N818
     """A proof would need more memory than it may take; `size` is in bytes."""
 
@@ -51,7 +55,7 @@ def at_most(size: int | None) -> Iterator[None]:
 def require_room(elements: int) -> None:
     """Raise TooLarge if an array of codes of that many elements takes too much."""
     # An op holds a few arrays of the size of its result at once.
-    if 32 * elements > _room.get():
+    if 32 * elements > max(_room.get(), _SMALL):
         raise TooLarge(32 * elements)
 
 

@@ -55,6 +55,11 @@ MESSAGES: dict[str, tuple[str | bytes, str]] = {
         "in.hlo:1:31: error: the module attribute replica_count is given twice\n"
         "  HloModule m, replica_count=2, replica_count=4\n                                ^\n",
     ),
+    "braces_between_shape_and_permute": (
+        _with(f"  cp = f32[2]{{0}}{{}} collective-permute(p), {PAIRS}\n"),
+        "in.hlo:5:17: error: expects an opcode and its operands in parentheses, but sees '{'\n"
+        f"    cp = f32[2]{{0}}{{}} collective-permute(p), {PAIRS}\n                  ^\n",
+    ),
     "header_count_no_integer": (
         _with(PERMUTE).replace("=4", "=x"),
         "in.hlo:1:28: error: replica_count must be an integer\n"

@@ -506,6 +506,11 @@ INPUTS: dict[str, tuple[dict[str, Any], str]] = {
         f"ring.hlo:4:4: error: input p0 has elements of int64, its parameter takes s32\n{X}"
         "  hint: array.astype(numpy.int32) makes it one\n",
     ),
+    "type_for_all_devices": (
+        {"p0": np.zeros((4, 2), np.int64), "p1": P1},
+        f"ring.hlo:4:4: error: input p0 has elements of int64, its parameter takes s32\n{X}"
+        "  hint: array.astype(numpy.int32) makes it one\n",
+    ),
     "type_of_ours": (
         {"p0": P0, "p1": np.zeros(3, np.float32)},
         f"ring.hlo:5:4: error: input p1 has elements of float32, its parameter takes bf16\n{Y}"
@@ -516,6 +521,40 @@ INPUTS: dict[str, tuple[dict[str, Any], str]] = {
         "in.npz: error: cannot read it: Object arrays cannot be loaded when allow_pickle=False\n",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("element_type", "bits", "message"),
+    [
+        ("pred", [0, 1, 2], "the value 2, the bits of pred are at most 1 | (array != 0) makes it one"),
+        ("s4", [1, 255], "the value 255, the bits of s4 are at most 15 | array & 15 keeps the 4 bits of s4"),
+        (
+            "f4e2m1fn",
+            [16],
+            "the value 16, the bits of f4e2m1fn are at most 15 | array & 15 keeps the 4 bits of f4e2m1fn",
+        ),
+    ],
+)
+def test_bytes_that_hold_more_than_an_element(folder: Path, element_type: str, bits: list[int], message: str) -> None:
+    line = f"  ROOT p = {element_type}[{len(bits)}] parameter(0)"
+    _save(folder / "in.npz", p0=np.array(bits, np.uint8))
+    outcome = _run(folder, "--inputs", "in.npz", stdin=f"HloModule m\nENTRY e {{\n{line}\n}}\n".encode())
+    what, hint = message.split(" | ")
+    assert outcome.code == 2
+    assert outcome.stderr == f"<stdin>:3:8: error: input p0 has {what}\n  {line}\n         ^\n  hint: {hint}\n"
+
+
+def test_repeated_pairs_are_a_warning_under_neuron(folder: Path) -> None:
+    text = RING.replace("{{0,1},{1,2},{2,3}}", "{{0,3},{1,3},{1,2}}").encode()
+    outcome = _run(folder, "--inputs", "in.npz", "--profile", "neuron", "-o", "-", stdin=text)
+    warnings = [line for line in outcome.stderr.splitlines() if "warning" in line]
+    assert warnings == [
+        "<stdin>:6:4: warning: two pairs have the source 1; of pairs with one target the last wins",
+        "<stdin>:6:4: warning: two pairs have the target 3; of pairs with one target the last wins",
+    ]
+    assert _load(outcome.stdout)["o0"].tolist() == [[0, 1], [2, 3], [2, 3], [2, 3]]
+    refused = _run(folder, "--inputs", "in.npz", "-o", "-", stdin=text)
+    assert refused.code == 2 and "repeats a source or target" in refused.stderr
 
 
 @pytest.mark.parametrize("case", INPUTS)
@@ -782,7 +821,7 @@ def test_a_long_run_shows_a_bar_on_a_terminal(folder: Path) -> None:
 
 def test_the_bar_is_gone_when_an_error_is_shown(folder: Path) -> None:
     (folder / "long.hlo").write_text(LOOP.replace("constant(3)", "constant(100000000)"))
-    code, seen = _on_a_terminal(folder, "run", "long.hlo", "--max-steps", "500000")
+    code, seen = _on_a_terminal(folder, "run", "long.hlo", "--max-steps", "3000000")
     assert code == 2
     assert "instructions 0:00" in seen
     assert seen.endswith("hint: a loop may not end; a larger --max-steps lets it run on\r\n")

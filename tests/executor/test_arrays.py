@@ -260,6 +260,36 @@ def test_large_convolutions_are_split() -> None:
     assert np.array_equal(together, expected)
 
 
+CONVOLUTIONS = {
+    "one_place": ("s32[1,1,1,3]", ["s32[1,9,7,2]", "s32[9,6,2,3]"], "window={size=9x6 stride=1x2}"),
+    "stride": ("s32[3,4,4,4]", ["s32[3,9,7,2]", "s32[3,2,2,4]"], "window={size=3x2 stride=2x2 pad=0_1x1_0}"),
+    "dilation": ("s32[2,13,5,3]", ["s32[2,8,9,2]", "s32[2,3,2,3]"],
+                 "window={size=2x3 pad=1_0x0_0 lhs_dilate=2x1 rhs_dilate=3x2 rhs_reversal=1x0}"),
+    "feature_groups": ("s32[2,7,5,4]", ["s32[2,8,6,6]", "s32[2,2,3,4]"], "window={size=2x2}, feature_group_count=2"),
+    "batch_groups": ("s32[2,7,5,4]", ["s32[4,8,6,3]", "s32[2,2,3,4]"], "window={size=2x2}, batch_group_count=2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize("lanes", [(1, 1), (3, 1), (1, 3), (3, 3)])
+def test_convolutions_in_blocks_are_those_in_one(
+    case: str, lanes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, operands, attributes = CONVOLUTIONS[case]
+    text = one_op(result, "convolution", operands, f"{attributes}, dim_labels=b01f_01io->b01f")
+    random = np.random.default_rng(7)
+    args = [
+        random.integers(-9, 9, (count, *map(int, shape[4:-1].split(",")))).astype(np.int32)
+        for count, shape in zip(lanes, operands, strict=True)
+    ]
+    args = [x if x.shape[0] == 3 else x[0] for x in args]
+    whole = run_text(text, *args, replicas=3)[0]
+    assert whole.any()
+    for room in (1, 2000, 20_000):
+        monkeypatch.setattr("hlo_cp2ag.executor.ops.convolution.CONVOLUTION_ROOM", room)
+        assert run_text(text, *args, replicas=3)[0].tolist() == whole.tolist()
+
+
 @pytest.mark.parametrize("size", [5, 7, 16, 300])
 def test_a_sort_by_no_order_loses_nothing(size: int) -> None:
     """x * y > y * y is no order: XLA's result is unspecified, but a permutation of the input."""

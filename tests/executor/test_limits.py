@@ -135,6 +135,27 @@ def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
             ["bf16[4,64,64,16]", "bf16[3,3,16,16]"],
             "bf16[4,62,62,16] convolution(p0, p1), window={size=3x3}, dim_labels=b01f_01io->b01f",
         ),
+        (
+            ["f32[1,200,200,2]", "f32[24,24,2,2]"],
+            "f32[1,177,177,2] convolution(p0, p1), window={size=24x24}, dim_labels=b01f_01io->b01f",
+        ),
+        (
+            ["s32[1,100,100,2]", "s32[24,24,2,2]"],
+            "s32[1,77,77,2] convolution(p0, p1), window={size=24x24}, dim_labels=b01f_01io->b01f",
+        ),
+        (
+            ["f32[1,1,1000]", "f32[1,1,2]"],
+            "f32[1,1,3] convolution(p0, p1), window={size=2 stride=1000000 pad=0_2000000}, dim_labels=bf0_oi0->bf0",
+        ),
+        (
+            ["f32[1000]", "f32[]"],
+            "f32[3] reduce-window(p0, p1), window={size=2 stride=1000000 pad=0_2000000}, to_apply=sum_f32",
+        ),
+        (["f32[500000]", "f32[]"], "f32[250001] reduce-window(p0, p1), window={size=250000}, to_apply=sum_f32"),
+        (
+            ["f32[600000]", "f32[300000]", "f32[]"],
+            "f32[600000] select-and-scatter(p0, p1, p2), window={size=2 stride=2}, select=ge, scatter=sum_f32",
+        ),
     ],
     ids=lambda value: value.split("(")[0].replace("[", " ").split()[-1] if isinstance(value, str) else "",
 )
@@ -144,11 +165,24 @@ def test_a_run_takes_no_more_than_was_estimated(peak: Peak, parameters: list[str
         f"sum_{t} {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT s = {t}[] add(a, b)\n}}\n\n"
         for t in ("f32", "s8", "bf16")
     )
+    sums += (
+        "ge {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = pred[] compare(a, b), direction=GE\n}\n\n"
+    )
     module = parse(f"{sums}ENTRY e {{\n{given}  ROOT r = {instruction}\n}}\n")
     tracemalloc.reset_peak()
     run(module, seed=1)
     with pytest.raises(ExecutionError, match="--max-memory"):
         run(module, seed=1, max_memory=taken() - 1_000_000)
+
+
+def test_windows_of_a_convolution_are_laid_out_a_block_at_a_time(peak: Peak) -> None:
+    text = (
+        "ENTRY e {\n  p = f32[1,300,300,2] parameter(0)\n  k = f32[24,24,2,2] parameter(1)\n"
+        "  ROOT c = f32[1,277,277,2] convolution(p, k), window={size=24x24}, dim_labels=b01f_01io->b01f\n}\n"
+    )
+    tracemalloc.reset_peak()
+    (result,) = run(parse(text), max_memory=100_000_000)  # all windows at one time take 350 MB
+    assert taken() < 100_000_000 and result.shape == (1, 1, 277, 277, 2)
 
 
 def test_making_random_inputs_takes_little_besides(peak: Peak) -> None:
@@ -367,6 +401,15 @@ def test_without_a_loop_the_computation_is_named() -> None:
         run(parse("f32[] add(f32[] x, f32[] negate(f32[] x))"), max_steps=1)
 
 
+def test_in_a_reducer_the_instruction_is_named_that_applies_it() -> None:
+    text = "f {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  c = s32[] add(a, b)\n  ROOT d = s32[] negate(c)\n}\n"
+    text += "ENTRY e {\n  x = s32[64] parameter(0)\n  z = s32[] constant(0)\n"
+    text += "  ROOT r = s32[] reduce(x, z), dimensions={0}, to_apply=f\n}\n"
+    message = r"m.hlo:10:8: error: more than 5 .*, at reduce 'r', which applies a computation to elements"
+    with pytest.raises(ExecutionError, match=message):
+        run(parse(text, "m.hlo"), max_steps=5)
+
+
 def test_computations_that_call_each_other() -> None:
     body = "{{\n  x = f32[] parameter(0)\n  ROOT r = f32[] call(x), to_apply={}\n}}\n"
     text = "a " + body.format("b") + "b " + body.format("a") + "ENTRY e " + body.format("a")
@@ -392,6 +435,111 @@ def test_computations_that_call_each_other() -> None:
 def test_contradictions_are_errors_with_a_place(body: str) -> None:
     with pytest.raises(HloError, match=r"<string>:\d+:\d+: error: "):
         run(parse("ENTRY e {\n" + body + "}\n"))
+
+
+# ---- what no back end gives a meaning --------------------------------------------------------------------------------
+
+GATHER = "offset_dims={1,2}, collapsed_slice_dims={%s}, start_index_map={%s}, index_vector_dim=1, slice_sizes={%s}"
+BATCHES = "operand_batching_dims={0}, start_indices_batching_dims={%s}"
+SCATTER = (
+    "update_window_dims={%s}, inserted_window_dims={%s}, scatter_dims_to_operand_dims={%s}, index_vector_dim=1, "
+    "input_batching_dims={0}, scatter_indices_batching_dims={%s}, to_apply=%s"
+)
+DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+CONVOLUTION = "window={size=2}, dim_labels=b0f_0io->b0f"
+SUM = "{n} {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT s = {t}[] add(a, b)\n}}\n"
+SUMS = SUM.format(n="sum", t="f32") + SUM.format(n="vectors", t="f32").replace("[]", "[2]")
+MEANINGLESS: list[tuple[str, str, str]] = [
+    # operands, instruction, message: XLA's shape inference takes all of them, its importer or its CPU refuses them
+    ("f32[4,2,2], s32[3,1]", f"f32[3,2,2] gather(p0, p1), {GATHER % ('', '1', '1,2,2')}, {BATCHES % 0}",
+     "the batching dimensions 0 of f32[4,2,2] and 0 of s32[3,1] have different sizes"),
+    ("f32[4,2,2], s32[4,1]", f"f32[4,2,2] gather(p0, p1), {GATHER % ('', '1', '1,2,2')}, {BATCHES % 1}",
+     "the dimension 1 in start_indices_batching_dims is index_vector_dim"),
+    ("f32[4,2,2], s32[4]", f"f32[4,2,2] gather(p0, p1), {GATHER % ('', '1', '1,2,2')}, {BATCHES % 1}",
+     "the dimension 1 in start_indices_batching_dims is index_vector_dim"),
+    ("f32[4,2,2], s32[4,1]", f"f32[4,2,2] gather(p0, p1), {GATHER % ('', '0', '1,2,2')}, {BATCHES % 0}",
+     "the dimension 0 stands in both operand_batching_dims and start_index_map"),
+    ("f32[4,2,2,2], s32[4,1]", f"f32[4,2,2] gather(p0, p1), {GATHER % ('0', '1', '1,2,2,2')}, {BATCHES % 0}",
+     "the dimension 0 stands in both operand_batching_dims and collapsed_slice_dims"),
+    ("f32[4,2,2], s32[4,1]", f"f32[4,2,2] gather(p0, p1), {GATHER % ('0', '0', '0,2,2')}",
+     "the slice size of dimension 0, which is dropped, is 0"),
+    ("f32[4,2], s32[3,1], f32[3,2]", f"f32[4,2] scatter(p0, p1, p2), {SCATTER % ('1', '', '1', '0', 'sum')}",
+     "the batching dimensions 0 of f32[4,2] and 0 of s32[3,1] have different sizes"),
+    ("f32[4,2], s32[4,1], f32[4,2]", f"f32[4,2] scatter(p0, p1, p2), {SCATTER % ('1', '', '1', '1', 'sum')}",
+     "the dimension 1 in scatter_indices_batching_dims is index_vector_dim"),
+    ("f32[4,2], s32[4,1], f32[4,2]", f"f32[4,2] scatter(p0, p1, p2), {SCATTER % ('1', '', '0', '0', 'sum')}",
+     "the dimension 0 stands in both input_batching_dims and scatter_dims_to_operand_dims"),
+    ("f32[4,2], s32[4,1], f32[4]", f"f32[4,2] scatter(p0, p1, p2), {SCATTER % ('', '0', '1', '0', 'sum')}",
+     "the dimension 0 stands in both input_batching_dims and inserted_window_dims"),
+    ("c64[4]", "c64[4] fft(p0), fft_type=FFT, fft_length={3}", "fft_length={3} are not the last sizes {4} of c64[4]"),
+    ("c64[3,4]", "c64[3,4] fft(p0), fft_type=IFFT, fft_length={2,4}", "fft_length={2,4} are not the last sizes {3,4}"),
+    ("f32[4]", "c64[2] fft(p0), fft_type=RFFT, fft_length={3}", "fft_length does not fit"),
+    ("c64[3]", "f32[6] fft(p0), fft_type=IRFFT, fft_length={6}", "asks for 4 numbers in the last dimension of c64[3]"),
+    ("u64[1,4,1], s32[2,1,1]", f"u64[1,3,1] convolution(p0, p1), {CONVOLUTION}", "holds the other's numbers"),
+    ("s4[1,4,1], u4[2,1,1]", f"s4[1,3,1] convolution(p0, p1), {CONVOLUTION}", "holds the other's numbers"),
+    ("f32[1,4,1], s32[2,1,1]", f"f32[1,3,1] convolution(p0, p1), {CONVOLUTION}", "holds the other's numbers"),
+    ("s32[2,2], f32[2,2]", f"s32[2,2] dot(p0, p1), {DOT}", "products of f32[2,2] are no elements of the result"),
+    ("pred[2,2], s4[2,2]", f"pred[2,2] dot(p0, p1), {DOT}", "products of s4[2,2] are no elements of the result"),
+    ("f32[2], f32[2]", "f32[2] shift-left(p0, p1)", "takes integer elements, not f32[2]"),
+    ("c64[2], c64[2]", "c64[2] shift-right-arithmetic(p0, p1)", "takes integer elements, not c64[2]"),
+    ("bf16[2], bf16[2]", "bf16[2] shift-right-logical(p0, p1)", "takes integer elements, not bf16[2]"),
+    ("c64[2], c64[2]", "c64[2] remainder(p0, p1)", "takes real elements, not c64[2]"),
+    ("c64[3]", "(c64[2], s32[2]) topk(p0), k=2, largest=true", "takes real elements, not c64[3]"),
+    ("s32[2], s32[2]", "pred[2] compare(p0, p1), direction=LT, type=TOTALORDER", "by type=SIGNED, not TOTALORDER"),
+    ("f8e8m0fnu[2]", "f8e8m0fnu[2] reduce-precision(p0), exponent_bits=5, mantissa_bits=3", "elements of f8e8m0fnu"),
+    ("s4[2]", "u8[2] bitcast(p0)", "s4[2] and u8[2] do not have the same number of bits"),
+    ("s32[2]", "s32[2] all-reduce(p0), replica_groups={}, to_apply=sum", "elements of s32[2] are not what"),
+    ("f32[2]", "f32[2] all-reduce(p0), replica_groups={}, to_apply=vectors", "has to take and to return scalars"),
+    ("s32[2]", "s32[2] reduce-scatter(p0), dimensions={0}, replica_groups={}, to_apply=sum", "elements of s32[2] are"),
+    ("f32[2,3]", "f32[2,3]{0,0} negate(p0)", "the layout {0,0} does not name each dimension of f32[2,3] once"),
+    ("f32[2,3]{7,9}", "f32[2,3] negate(p0)", "the layout {7,9} does not name each dimension of f32[2,3] once"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operands", "instruction", "message"), MEANINGLESS)
+def test_what_shape_inference_lets_pass(operands: str, instruction: str, message: str) -> None:
+    shapes = operands.split(", ")
+    given = "".join(f"  p{number} = {shape} parameter({number})\n" for number, shape in enumerate(shapes))
+    with pytest.raises(HloSyntaxError) as caught:
+        run(parse(f"{SUMS}ENTRY e {{\n{given}  ROOT r = {instruction}\n}}\n"))
+    assert message in caught.value.message
+    assert caught.value.line == (12 if "{7,9}" in operands else 12 + len(shapes))
+
+
+def test_batches_of_a_gather_in_any_order() -> None:
+    text = (
+        "ENTRY e {\n  p = s32[2,3,4] parameter(0)\n  i = s32[1,4,2] parameter(1)\n"
+        "  ROOT g = s32[4,2] gather(p, i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, "
+        "operand_batching_dims={0,2}, start_indices_batching_dims={2,1}, index_vector_dim=0, slice_sizes={1,1,1}\n}\n"
+    )
+    p, i = np.arange(24, dtype=np.int32).reshape(2, 3, 4), np.array([[[0, 1], [2, 0], [1, 1], [2, 2]]], np.int32)
+    expected = [[int(p[b, i[0, a, b], a]) for b in range(2)] for a in range(4)]
+    assert run_text(text, p, i)[0][0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("  ROOT q = f32[4] negate(p)\n", "negate: the shape stated is f32[4]"),
+        ("  q = f32[2]{3} negate(p)\n  ROOT r = f32[2] negate(p)\n", "the layout {3}"),
+        ("  ROOT q = f32[2] shift-left(p, p)\n", "takes integer elements"),
+    ],
+)
+def test_a_computation_that_nothing_calls_is_looked_at(body: str, message: str) -> None:
+    text = "unused {\n  p = f32[2] parameter(0)\n" + body + "}\n" + PASSED_ON
+    with pytest.raises(HloSyntaxError) as caught:
+        run(parse(text))
+    assert message in caught.value.message and caught.value.line == 3
+
+
+def test_a_computation_that_nothing_calls_may_have_opcodes_that_do_not_run() -> None:
+    text = 'unused {\n  ROOT c = f32[<=2] custom-call(), custom_call_target="t"\n}\n'
+    assert run_text(text + "ENTRY e { ROOT p = s32[] constant(3) }")[0].tolist() == [3]
+
+
+def test_the_size_of_a_dimension() -> None:
+    text = "ENTRY e {\n  p = f32[2,5] parameter(0)\n  ROOT s = s32[] get-dimension-size(p), dimensions={1}\n}\n"
+    assert run_text(text, np.zeros((2, 5), np.float32))[0].tolist() == [5]
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------------

@@ -139,6 +139,61 @@ CASES: dict[str, tuple[str, str, str]] = {
         "5:19: unknown opcode 'negat'",
         "did you mean 'negate'?",
     ),
+    "unknown opcode, number": (
+        "HloModule m\n\nENTRY e {\n  ROOT p = f32[2] paramter(1)\n}\n",
+        "4:19: unknown opcode 'paramter'",
+        "did you mean 'parameter'?",
+    ),
+    "unknown opcode, literal": (
+        HEAD + "  ROOT q = f32[2] constnt({1,2})\n}\n",
+        "5:19: unknown opcode 'constnt'",
+        "did you mean 'constant'?",
+    ),
+    "unknown opcode, complex literal": (
+        HEAD + "  ROOT q = c64[] constnt((1,2))\n}\n",
+        "5:18: unknown opcode 'constnt'",
+        "did you mean 'constant'?",
+    ),
+    "unknown opcode, word": (
+        HEAD + "  ROOT q = pred[] constnt(true)\n}\n",
+        "5:19: unknown opcode 'constnt'",
+        "did you mean 'constant'?",
+    ),
+    "element type in capitals": (
+        HEAD + "  ROOT q = F32[2] negate(p)\n}\n",
+        "5:12: unknown element type 'F32'",
+        "did you mean 'f32'?",
+    ),
+    "element type in capitals, in a tuple": (
+        HEAD + "  ROOT q = (F32[2], f32[2]) tuple(p, p)\n}\n",
+        "5:13: unknown element type 'F32'",
+        "did you mean 'f32'?",
+    ),
+    "element type of another language": (
+        HEAD + "  ROOT q = int64[2] iota(), iota_dimension=0\n}\n",
+        "5:12: unknown element type 'int64'",
+        "did you mean 's64'?",
+    ),
+    "element type, digits turned": (
+        HEAD + "  ROOT q = f23[2] negate(p)\n}\n",
+        "5:12: unknown element type 'f23'",
+        "did you mean 'f32'?",
+    ),
+    "numbers where rows should be": (
+        HEAD + "  ROOT q = s32[2,2] constant({1,2,3,4})\n}\n",
+        "5:38: expects 2 rows in dimension 0, but sees numbers instead",
+        "",
+    ),
+    "numbers where inner rows should be": (
+        HEAD + "  ROOT q = s32[2,2,1] constant({{1,2},{3,4}})\n}\n",
+        "5:37: expects 2 rows in dimension 1, but sees numbers instead",
+        "",
+    ),
+    "negative interior padding": (
+        HEAD + "  z = f32[] constant(0)\n  ROOT q = f32[1] pad(p, z), padding=0_0_-1\n}\n",
+        "6:42: the padding between elements cannot be negative",
+        "",
+    ),
     "unknown opcode, underscore": (
         HEAD + "  ROOT q = f32[2] collective_permute(p)\n}\n",
         "5:19: unknown opcode 'collective_permute'",
@@ -262,7 +317,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "element type unknown": (
         HEAD + "  ROOT q = float32[2] negate(p)\n}\n",
         "5:12: unknown element type 'float32'",
-        "",
+        "did you mean 'f32'?",
     ),
     "no opcode": (
         HEAD + "  ROOT q = f32[2]\n}\n",

@@ -159,6 +159,8 @@ JUNK = {
     + "}\n",
     "a word before the first computation": HEADER + "junk\n" + BODY + "}\n",
     "a word behind the last computation": HEADER + BODY + "}\njunk\n",
+    "a word behind the last brace": HEADER + BODY + "} junk\n",
+    "an unknown attribute behind the last brace": HEADER + BODY + "}, junk=1",
     "a brace too many": HEADER + BODY + "}\n}\n",
     "a body that is not closed": HEADER + BODY,
     "a bracket that is not closed": HEADER + BODY + "  ROOT %n = f32[2]{0} negate(%p\n}\n",

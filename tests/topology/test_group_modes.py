@@ -147,7 +147,7 @@ def test_modes(line: str, mode: tuple[str, str, str | None]) -> None:
             "8}",
         ),
         ("replica_groups={{0,1},{2,1}}", "group id 1 stands twice in replica_groups", "1}},"),
-        ("replica_groups={{0,1},{}}", "one of the replica_groups is empty", "{{0"),
+        ("replica_groups={{0,1},{}}", "replica_groups has an empty group", "{{0"),
         ("replica_groups=[2,4]<=[8]", "group id 4 is not among the 4 of the grid", "[2,4]"),
         ("channel_id=1, replica_groups={}, use_global_device_ids=true", "replica_groups must not be empty", "{}"),
         ("replica_groups={{0,1}}, use_global_device_ids=true", "use_global_device_ids needs a channel_id", "r ="),

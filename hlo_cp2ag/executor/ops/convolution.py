@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -13,15 +13,13 @@ from hlo_cp2ag.executor.ops.linalg import finished, multiply_wide, product_dtype
 from hlo_cp2ag.executor.ops.windows import offsets, seen_at, spread_out, window_of
 from hlo_cp2ag.executor.registry import Context, array_shape, integer, op
 from hlo_cp2ag.executor.values import Array, array_shape_of
+from hlo_cp2ag.executor.working_room import CONVOLUTION_ROOM, row_bytes
 from hlo_cp2ag.ir.attributes import ConvolutionDimensionNumbers, WindowDimension
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
 
 _MANY, _THIN = 8, 8
 """More groups than the one, with fewer weights a tap than the other, are no work for a matrix product."""
-
-_ROOM = 1 << 26
-"""Bytes that windows laid out as rows may take, so long as there is a batch or a lane to split."""
 
 
 @op("convolution")
@@ -88,32 +86,53 @@ def _products(
     if groups > _MANY and features * kernel.shape[2] <= _THIN:
         return finished(_one_by_one(seen, weights, window, counts), result)
     matrix = weights.reshape(*kernel.shape[:2], taps * features, kernel.shape[2])
-    size = groups * math.prod(counts) * taps * features * wide.itemsize  # what one element of the batch takes
-    step = max(1, min(batch, _ROOM // max(1, size)))  # the same however many lanes there are
-    parts = []
+    row = groups * taps * features * row_bytes(wide)  # what the windows of one place take
+    total = np.empty((max(lanes, matrix.shape[0]), groups, batch, *counts, kernel.shape[2]), dtype_of(result))
+    # The blocks are the same however many lanes there are.
+    step = max(1, min(batch, CONVOLUTION_ROOM // max(1, row * math.prod(counts))))
     for begin in range(0, batch, step):
-        part = seen[:, :, begin : begin + step]
-        at_once = max(1, _ROOM // max(1, size * step))
-        several = [part[lane : lane + at_once] for lane in range(0, lanes, at_once)]
-        shared = matrix.shape[0] == 1 or len(several) == 1
-        products = [
-            _as_matrices(p, matrix if shared else matrix[i * at_once : (i + 1) * at_once], window, counts, result)
-            for i, p in enumerate(several)
-        ]
-        parts.append(products[0] if len(products) == 1 else np.concatenate(products))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
+        part = slice(begin, begin + step)
+        for block in _blocks(counts, max(1, CONVOLUTION_ROOM // max(1, row * step))):
+            places = [b.stop - b.start for b in block]
+            at_once = max(1, CONVOLUTION_ROOM // max(1, row * step * math.prod(places)))
+            for lane in range(0, total.shape[0], at_once):
+                here = slice(lane, lane + at_once)
+                place = (here, slice(None), part, *block)
+                total[place] = _as_matrices(
+                    seen[here if lanes > 1 else slice(None), :, part],
+                    matrix[here if matrix.shape[0] > 1 else slice(None)],
+                    window,
+                    block,
+                    result,
+                )
+    return total
+
+
+def _blocks(counts: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
+    """Blocks of at most so many places, as near to whole rows as that allows; the whole if it is no more."""
+    if not counts:
+        yield ()
+        return
+    inner = math.prod(counts[1:])
+    step = max(1, min(counts[0], most // max(1, inner)))
+    for begin in range(0, counts[0], step):
+        for rest in _blocks(counts[1:], max(1, most // step)):
+            yield (slice(begin, min(counts[0], begin + step)), *rest)
 
 
 def _as_matrices(
-    seen: Array, matrix: Array, window: Sequence[WindowDimension], counts: Sequence[int], result: str
+    seen: Array, matrix: Array, window: Sequence[WindowDimension], block: Sequence[slice], result: str
 ) -> Array:
-    """The windows laid out as rows `[lanes, groups, batch * places, taps * features]`, times the kernel's matrix."""
-    lanes, groups, batch, features = seen.shape[:4]
-    flat = seen.reshape(-1, *seen.shape[4:])
-    columns = np.empty((lanes, groups, batch, *counts, matrix.shape[2] // features, features), seen.dtype)
-    for tap, offset in enumerate(offsets(window)):
-        shown = seen_at(flat, offset, window, counts).reshape(lanes, groups, batch, features, *counts)
-        columns[..., tap, :] = np.moveaxis(shown, 3, -1)
+    """The windows of a block laid out as rows `[lanes, groups, batch * places, taps * features]`, times the matrix."""
+    lanes, groups, batch = seen.shape[:3]
+    counts = [b.stop - b.start for b in block]
+    reach = tuple((d.size - 1) * d.rhs_dilate + 1 for d in window)
+    shown = np.lib.stride_tricks.sliding_window_view(seen, reach, tuple(range(4, seen.ndim)))
+    places = tuple(
+        slice(b.start * d.stride, (b.stop - 1) * d.stride + 1, d.stride) for b, d in zip(block, window, strict=True)
+    )
+    steps = tuple(slice(None, None, d.rhs_dilate) for d in window)
+    columns = np.moveaxis(shown[(slice(None),) * 4 + places + steps], 3, -1)
     product = multiply_wide(columns.reshape(lanes, groups, -1, matrix.shape[2]), matrix, result)
     return product.reshape(product.shape[0], groups, batch, *counts, matrix.shape[3])
 

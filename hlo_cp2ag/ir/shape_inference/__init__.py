@@ -8,5 +8,6 @@
 from .check import check_shape
 from .errors import ShapeInferenceError
 from .infer import infer_shape
+from .meaning import check_layout, check_meaning
 
-__all__ = ["ShapeInferenceError", "check_shape", "infer_shape"]
+__all__ = ["ShapeInferenceError", "check_layout", "check_meaning", "check_shape", "infer_shape"]

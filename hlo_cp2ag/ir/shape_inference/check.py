@@ -61,8 +61,8 @@ def check_shape(
         return
     if opcode not in RULES:
         return
-    if opcode in _CALLED:
-        _CALLED[opcode](query)
+    if opcode in _BESIDES:
+        _BESIDES[opcode](query)
     expect(query, stated, follow(query))
     if opcode in elementwise.UNARY or opcode in elementwise.BINARY:
         for i, operand in enumerate(query.arrays()):
@@ -319,4 +319,9 @@ _SPECIAL: Mapping[str, Callable[[Query, Shape], None]] = {
     "reduce-scatter": _resized,
 }
 
-_CALLED: Mapping[str, Callable[[Query], None]] = {"sort": check_sort, "scan": check_scan}
+_BESIDES: Mapping[str, Callable[[Query], None]] = {
+    "sort": check_sort,
+    "scan": check_scan,
+    "compare": elementwise.check_comparison,
+}
+"""What XLA's verifier asks beyond what inference does."""

@@ -103,6 +103,19 @@ def binary(query: Query) -> Shape:
     return result
 
 
+def check_comparison(query: Query) -> None:
+    """The kind of comparison, where the text states one, is the one of the element type."""
+    operand, kind = query.array(0), query.string("type", "")
+    if is_floating(operand.element_type):
+        kinds: tuple[str, ...] = ("FLOAT", "TOTALORDER")
+    elif is_complex(operand.element_type):
+        kinds = ("FLOAT",)
+    else:
+        kinds = ("SIGNED",) if operand.element_type[0] == "s" else ("UNSIGNED",)
+    if kind and kind not in kinds:
+        query.refuse(f"compares {text(operand)} by type={' or '.join(kinds)}, not {kind}")
+
+
 def common_type(query: Query, *shapes: ArrayShape) -> str:
     """The element type of the result where elements of several shapes meet."""
     result = shapes[0].element_type

@@ -130,3 +130,39 @@ def _check_batching(query: Query, ours: str, theirs: str, operand: ArrayShape, i
             query.refuse(f"the dimension {dimension} in {theirs} is out of bounds")
     if len(set(of_indices)) != len(of_indices):
         query.refuse(f"a dimension stands twice in {theirs}")
+
+
+def check_batches(query: Query) -> None:
+    """What StableHLO asks of a gather's or scatter's dimension numbers and XLA's shape inference passes over.
+
+    A batching dimension goes with one of the indices' of the same size that is not the index vectors', and is neither
+    collapsed nor indexed. A dimension that is dropped from the result has the one element that is taken.
+    """
+    if query.opcode == "gather":
+        operand, indices = query.array(0), query.array(1)
+        names = ("operand_batching_dims", "start_indices_batching_dims", "start_index_map", "collapsed_slice_dims")
+        sizes = query.integers("slice_sizes")
+        for i in (*query.integers(names[3]), *query.integers(names[0], ())):
+            if sizes[i] == 0:
+                query.refuse(f"the slice size of dimension {i}, which is dropped, is 0: there is no element to take")
+    else:
+        operand, indices = query.array(0), query.array(len(query.operands) // 2)
+        names = (
+            *("input_batching_dims", "scatter_indices_batching_dims", "scatter_dims_to_operand_dims"),
+            "inserted_window_dims",
+        )
+    ours, theirs, indexed, dropped = names
+    batching, of_indices = query.integers(ours, ()), query.integers(theirs, ())
+    vector_dim = query.integer("index_vector_dim")
+    for other in (indexed, dropped):
+        for dimension in query.integers(other):
+            if dimension in batching:
+                query.refuse(f"the dimension {dimension} stands in both {ours} and {other}")
+    for dimension, of_index in zip(batching, of_indices, strict=True):
+        if of_index == vector_dim:
+            query.refuse(f"the dimension {of_index} in {theirs} is index_vector_dim")
+        if not sizes_agree(operand.dimensions[dimension], indices.dimensions[of_index]):
+            query.refuse(
+                f"the batching dimensions {dimension} of {text(operand)} and {of_index} of {text(indices)} "
+                "have different sizes"
+            )
