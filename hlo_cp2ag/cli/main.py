@@ -21,6 +21,7 @@ _COMMANDS = {
     "verify": "hlo_cp2ag.cli.verify",
     "run": "hlo_cp2ag.cli.run",
     "check": "hlo_cp2ag.cli.check",
+    "ranks": "hlo_cp2ag.cli.ranks",
 }
 
 TROUBLE = 2
@@ -56,7 +57,8 @@ Examples:
   cp2ag rewrite model.hlo -o model.ag.hlo
   hlo-opt ... | cp2ag rewrite - --replica-count 4 | less
 
-Exit codes: 0 yes, 1 no (--check would change something, --require-all left one, verify could not prove it), 2 trouble.""",
+Exit codes: 0 yes, 1 no (--check would change something, --require-all left one, verify could not prove it,
+ranks world-size refuses), 2 trouble.""",
 )
 @click.version_option(__version__, prog_name="cp2ag", message="%(prog)s %(version)s")
 def cp2ag() -> None:

@@ -16,15 +16,15 @@ import click
 
 from hlo_cp2ag.cli import console, files
 from hlo_cp2ag.cli.flags import flag, grid_flags
+from hlo_cp2ag.cli.grid import grid_warnings, module_grid, read_module
 from hlo_cp2ag.cli.progress import Steps, bar
 from hlo_cp2ag.cli.run_setup import memory_size, read_npz, sum_in_one_order
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, element_bits, leaves
-from hlo_cp2ag.ir.source import Diagnostic, HloError, SourceText
-from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
+from hlo_cp2ag.ir.source import Diagnostic, HloError
+from hlo_cp2ag.lowering.config import GridConfig
 from hlo_cp2ag.lowering.gate import repeated_pairs
 from hlo_cp2ag.lowering.sites import permutes
-from hlo_cp2ag.text.parser import parse_source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,14 +137,11 @@ def command(
     sum_in_one_order()
     show = show or (outputs_path is None and not as_json)
     _refuse_conflicts(in_path, inputs_path, outputs_path, show, as_json)
-    data = files.read_bytes(in_path)
-    module = parse_source(SourceText(files.decode(data, in_path), files.shown(in_path), 1, data))
+    module = read_module(in_path)
     module.check()
-    config = _grid(module, replica_count, num_partitions, secondary_mesh_count, strict_grid)
+    config = module_grid(module, replica_count, num_partitions, secondary_mesh_count, strict_grid)
     devices = config.grid.device_count
-    warnings = [
-        module.source.diagnostic(place, text, severity="warning") for place, text in _warnings(module, config, profile)
-    ]
+    warnings = [*grid_warnings(module, config), *(_repeated_pairs(module) if profile == "neuron" else ())]
     if not quiet:
         for warning in warnings:
             console.warning(warning)
@@ -247,28 +244,12 @@ def _refuse_conflicts(
         raise HloError(f"{outputs_path}: error: cannot write it: {reason}")
 
 
-def _grid(
-    module: HloModule, replica_count: int | None, num_partitions: int | None, secondary: int, strict: bool
-) -> GridConfig:
-    """The counts, from the same sources as `rewrite`'s; a run needs them without permutes too."""
-    found = [
-        (permute, cast("tuple[tuple[int, int], ...]", permute.attribute("source_target_pairs", ())))
-        for permute in permutes(module)
-    ]
-    return resolve_grid(module, found, replica_count, num_partitions, secondary, strict, write_config=True)
-
-
-def _warnings(module: HloModule, config: GridConfig, profile: str) -> Iterator[tuple[int, str]]:
-    for text in config.warnings:
-        yield _header(module), text
-    for permute in permutes(module) if profile == "neuron" else ():  # under "xla" the run refuses them
-        repeated = repeated_pairs(cast("tuple[tuple[int, int], ...]", permute.attribute("source_target_pairs", ())))
-        for text in repeated:
-            yield permute.name_span.start, text
-
-
-def _header(module: HloModule) -> int:
-    return module.header_span.start if module.header_span is not None else 0
+def _repeated_pairs(module: HloModule) -> Iterator[Diagnostic]:
+    """What is repeated in the pairs of permutes; under the profile "xla" the run refuses it."""
+    for permute in permutes(module):
+        pairs = cast("tuple[tuple[int, int], ...]", permute.attribute("source_target_pairs", ()))
+        for text in repeated_pairs(pairs):
+            yield module.source.diagnostic(permute.name_span.start, text, severity="warning")
 
 
 def _bound_outputs(module: HloModule, devices: int, max_memory: int) -> None:

@@ -1,26 +1,16 @@
-"""Who talks to whom in a collective: its groups as flattened device ids, and whether all of a group are there.
-
-Source: XLA's collective_ops_utils (GetCollectiveOpGroupMode, GetParticipatingDevicesGroups), with the members of a
-cross-replica-and-partition group in replica-major order.
-"""
+"""Who talks to whom in a collective: its groups as tables of device ids, and whether all of a group are there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from hlo_cp2ag.executor.registry import Context, execution_error
 from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.topology.process_grid import ProcessGrid
-from hlo_cp2ag.topology.replica_groups import Groups, group_list
-
-Mode = Literal["cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id"]
-
-_GLOBAL_IDS = ("all-gather", "all-reduce", "reduce-scatter")
-"""The collectives that take use_global_device_ids."""
+from hlo_cp2ag.topology.group_modes import device_groups, flattened_groups, group_mode
+from hlo_cp2ag.topology.replica_groups import Groups
 
 
 @dataclass(frozen=True)
@@ -39,34 +29,6 @@ class GroupTable:
     """Whether every device is in a group."""
 
 
-def group_mode(instruction: Instruction) -> Mode:
-    """What the ids of a collective's groups or pairs mean. Raises HloSyntaxError for global ids without a channel."""
-    has_channel = instruction.attribute_text("channel_id") is not None
-    if not instruction.opcode.startswith(_GLOBAL_IDS):
-        return "cross_partition" if has_channel else "cross_replica"
-    is_global = instruction.attribute("use_global_device_ids", False)
-    if not has_channel:
-        if is_global:
-            raise instruction.error("use_global_device_ids needs a channel_id")
-        return "cross_replica"
-    return "flattened_id" if is_global else "cross_replica_and_partition"
-
-
-def flattened_groups(ids: Groups, mode: Mode, grid: ProcessGrid) -> Groups:
-    """Groups of replicas, partitions or devices as groups of devices; no groups are one of all ids of the axis."""
-    replicas, partitions = grid.replica_count, grid.num_partitions
-    if not ids:
-        count = {"cross_partition": partitions, "flattened_id": grid.device_count}.get(mode, replicas)
-        ids = (tuple(range(count)),)
-    if mode == "cross_replica":
-        return tuple(tuple(r * partitions + p for r in group) for group in ids for p in range(partitions))
-    if mode == "cross_partition":
-        return tuple(tuple(r * partitions + p for p in group) for r in range(replicas) for group in ids)
-    if mode == "cross_replica_and_partition":
-        return tuple(tuple(r * partitions + p for r in group for p in range(partitions)) for group in ids)
-    return ids
-
-
 def make_table(groups: Groups, devices: int) -> GroupTable:
     """A table of groups of device ids."""
     group_of, place_of = np.full(devices, -1), np.zeros(devices, np.int64)
@@ -83,26 +45,7 @@ def group_table(context: Context, instruction: Instruction) -> GroupTable:
     """The groups of a collective that has `replica_groups`, made once. Raises HloSyntaxError if no run can use them."""
 
     def make() -> GroupTable:
-        mode = group_mode(instruction)
-        try:
-            ids = group_list(instruction)
-        except ValueError as error:
-            raise instruction.error(str(error)) from None
-        grid = context.grid
-        if mode == "flattened_id" and not ids:
-            raise instruction.error("replica_groups must not be empty with use_global_device_ids=true")
-        size = {"cross_partition": grid.num_partitions, "flattened_id": grid.device_count}.get(mode, grid.replica_count)
-        seen: set[int] = set()
-        for group in ids:
-            if not group:
-                raise instruction.error("replica_groups has an empty group")
-            for member in group:
-                if not 0 <= member < size:
-                    raise instruction.error(f"group id {member} is not among the {size} of the grid {grid} ({mode})")
-                if member in seen:
-                    raise instruction.error(f"group id {member} stands twice in replica_groups")
-                seen.add(member)
-        return make_table(flattened_groups(ids, mode, grid), grid.device_count)
+        return make_table(device_groups(instruction, context.grid), context.grid.device_count)
 
     return context.memo(instruction, "groups", make)
 

@@ -7,14 +7,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from hlo_cp2ag.ir.find import CALLING, instruction_at
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction
-from hlo_cp2ag.lowering.sites import instruction_at
 
-CALLING = (
-    *("to_apply", "calls", "condition", "body", "true_computation", "false_computation", "branch_computations"),
-    *("called_computations", "select", "scatter"),
-)
-"""The attributes that name computations."""
 _CALLING_KEY = re.compile(rf"(?:{'|'.join(CALLING)})=")
 _CALLING_ATTRIBUTE = re.compile(rf", *({'|'.join(CALLING)})= *")
 _OPAQUE = re.compile(r"[\"'/]|_config=|_attributes=")

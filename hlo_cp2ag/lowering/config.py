@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hlo_cp2ag.ir.find import instruction_at
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.source import Span
-from hlo_cp2ag.lowering.sites import instruction_at
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 
 CountSource = Literal["flag", "header", "secondary mesh count", "collectives", "shardings", "pairs", "default"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hlo_cp2ag.ir.find import instruction_at, opcode_start
 from hlo_cp2ag.ir.module import HloModule, Instruction
 
 _PERMUTE = "collective-permute"
@@ -27,22 +28,9 @@ def permutes(module: HloModule) -> Iterator[Instruction]:
             and not (offset and (text[offset - 1].isalnum() or text[offset - 1] in "_.-%\"'"))
         ):
             instruction = instruction_at(module, offset)
-            if instruction is not None and match[1] == instruction.opcode and _opcode_start(instruction) == offset:
+            if instruction is not None and match[1] == instruction.opcode and opcode_start(instruction) == offset:
                 yield instruction
             elif instruction is not None and instruction.opcode != match[1]:
                 # A string, an operand written in place; or text that only looks as if it had another opcode.
                 instruction.body  # noqa: B018  raises HloSyntaxError
         offset = text.find(_PERMUTE, offset + len(_PERMUTE))
-
-
-def _opcode_start(instruction: Instruction) -> int:
-    line = instruction.known_line
-    return line.opcode_start if line is not None else instruction.body.opcode_span.start
-
-
-def instruction_at(module: HloModule, offset: int) -> Instruction | None:
-    """The instruction that holds a place of the text."""
-    computation = module.computation_at(offset)
-    if computation is None:
-        return None
-    return computation.table.at(offset)

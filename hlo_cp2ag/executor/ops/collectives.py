@@ -9,14 +9,14 @@ from typing import cast
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import lift, lower
-from hlo_cp2ag.executor.groups import GroupTable, axis_groups, group_mode, group_table, meet
+from hlo_cp2ag.executor.groups import GroupTable, axis_groups, group_table, meet
 from hlo_cp2ag.executor.ops.conversion import convert_array
 from hlo_cp2ag.executor.ops.elementwise import BINARY
 from hlo_cp2ag.executor.registry import Context, execution_error, integers, op, precheck
 from hlo_cp2ag.executor.values import Array, Value, align, array_shape_of, expand
-from hlo_cp2ag.ir.attributes import SourceTargetPairs
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import TupleShape, is_floating, is_integer
+from hlo_cp2ag.topology.group_modes import Profile, device_pairs
 
 _UNIFORM = ("all-gather", "all-gather-start", "reduce-scatter", "all-to-all")
 """Collectives whose result's size says how many devices a group has."""
@@ -246,35 +246,11 @@ def permute_map(context: Context, instruction: Instruction) -> Array:
     """By device: the device whose operand it receives, -1 for none. Made once."""
 
     def make() -> Array:
-        pairs = cast(SourceTargetPairs, instruction.attribute("source_target_pairs"))
-        grid, neuron = context.grid, context.profile == "neuron"
         if len(context.operand_shapes(instruction)) == 4 and instruction.attribute_text("slice_sizes") is not None:
             raise instruction.error("the executor does not support in-place permutes (slice_sizes)")
-        mode = "flattened_id" if neuron else group_mode(instruction)
-        axes = {"cross_replica": grid.replica_count, "cross_partition": grid.num_partitions}
-        size = axes.get(mode, grid.device_count)
-        written = instruction.attribute_text("source_target_pairs")
-        span = written.value_span if written is not None else None
-        sources: set[int] = set()
-        targets: set[int] = set()
-        received = np.full(grid.device_count, -1)
-        for source, target in pairs:
-            if not (0 <= source < size and 0 <= target < size):
-                raise instruction.error(
-                    f"the pair {{{source},{target}}} names an id that is not among the {size} of the grid {grid}", span
-                )
-            if not neuron and (source in sources or target in targets):
-                raise instruction.error(f"the pair {{{source},{target}}} repeats a source or target", span)
-            sources.add(source)
-            targets.add(target)
-            if mode == "cross_replica":
-                for p in range(grid.num_partitions):
-                    received[target * grid.num_partitions + p] = source * grid.num_partitions + p
-            elif mode == "cross_partition":
-                for r in range(grid.replica_count):
-                    received[r * grid.num_partitions + target] = r * grid.num_partitions + source
-            else:
-                received[target] = source
+        received = np.full(context.grid.device_count, -1)
+        for source, target in device_pairs(instruction, context.grid, cast(Profile, context.profile)):
+            received[target] = source
         return received
 
     return context.memo(instruction, "permute", make)
