@@ -359,6 +359,8 @@ def test_rewrite_writes_nothing_that_is_not_proved(folder: Path) -> None:
 
 
 def test_who_never_comes_is_named() -> None:
-    text = cp2ag("verify", FIXTURES / "hand" / "in_both_branches_by_replica.hlo", "--no-run", "-q", "--report", "-").text
+    text = cp2ag(
+        "verify", FIXTURES / "hand" / "in_both_branches_by_replica.hlo", "--no-run", "-q", "--report", "-"
+    ).text
     first = json.loads(text)["sites"][0]["conditions"][0]
     assert first.endswith("; as it is, device 2 never comes to all-gather all-gather")
