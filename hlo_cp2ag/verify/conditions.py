@@ -17,7 +17,7 @@ from hlo_cp2ag.ir.shape import ArrayShape, element_bits
 from hlo_cp2ag.lowering.uniformity import Arrival
 from hlo_cp2ag.topology.replica_groups import Groups
 from hlo_cp2ag.verify.evaluation import is_collective
-from hlo_cp2ag.verify.matching import SiteMatch
+from hlo_cp2ag.verify.findings import SiteMatch
 
 
 def conditions(

@@ -17,10 +17,13 @@ from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.verify.conditions import meet_more, with_called
 from hlo_cp2ag.verify.entering import Entering
 from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation, is_collective
+from hlo_cp2ag.verify.findings import Difference, SiteMatch
 from hlo_cp2ag.verify.graph import Keys
-from hlo_cp2ag.verify.matching import Difference, Explain, Matching, Side, SiteMatch, wrong_instruction
+from hlo_cp2ag.verify.matching import Explain, Matching
 from hlo_cp2ag.verify.report import Remark, SiteVerdict, UntouchedVerdict
+from hlo_cp2ag.verify.side import Side
 from hlo_cp2ag.verify.site_proof import place_of, site_verdict
+from hlo_cp2ag.verify.unmatched import wrong_instruction
 from hlo_cp2ag.verify.untouched import annotation_differences, effects_difference, header_differences, order_difference
 
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*")

@@ -14,7 +14,8 @@ from hlo_cp2ag.lowering.uniformity import Arrival
 from hlo_cp2ag.verify.bits import pattern_of
 from hlo_cp2ag.verify.comparison import Disagreement
 from hlo_cp2ag.verify.conditions import conditions, needs_all
-from hlo_cp2ag.verify.matching import Matching, SiteMatch
+from hlo_cp2ag.verify.findings import SiteMatch
+from hlo_cp2ag.verify.matching import Matching
 from hlo_cp2ag.verify.report import Counterexample, Place, SiteVerdict
 from hlo_cp2ag.verify.untouched import unordered_sites
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.verify.evaluation import is_collective
+from hlo_cp2ag.verify.findings import Difference, SiteMatch
 from hlo_cp2ag.verify.graph import ANNOTATIONS, ORDER, is_stateful
-from hlo_cp2ag.verify.matching import Difference, Matching, Side, SiteMatch
+from hlo_cp2ag.verify.matching import Matching
+from hlo_cp2ag.verify.side import Side
 
 _BLANKS_AND_COMMENTS = re.compile(r"\s+|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/")
 
