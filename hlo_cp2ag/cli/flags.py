@@ -68,6 +68,9 @@ def profile_flags(function: F) -> F:
                  help="auto: 0 where it is the most major one in memory, else that one. Default: auto (xla), leading (neuron)."),
             flag("--sub-byte", type=click.Choice(["widen", "keep"]),
                  help="Gather s4, u4, s2, u2 as s8, u8, or packed. Default: widen (xla), keep (neuron)."),
+            flag("--async", "async_", type=click.Choice(["keep", "convert"]),
+                 help="convert: async start/done pairs become all-gather-start and -done in the same places."
+                 " Default: convert (xla), keep (neuron)."),
         ]
     ):  # fmt: skip
         function = decorate(function)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hlo_cp2ag.verify.report import Verdict
 
 _NO = 1
-_OF_THE_PASS = ("gate", "non_target", "device_id", "gather_dimension", "sub_byte", "names", "only")
+_OF_THE_PASS = ("gate", "non_target", "device_id", "gather_dimension", "sub_byte", "async_", "names", "only")
 
 
 @click.command(
@@ -77,6 +77,7 @@ def command(
     device_id: str | None,
     gather_dimension: str | None,
     sub_byte: str | None,
+    async_: str | None,
     names: str,
     only: str | None,
     run: bool | None,
@@ -117,6 +118,7 @@ def command(
             device_id=device_id,
             gather_dimension=gather_dimension,
             sub_byte=sub_byte,
+            async_=async_,
             names=names,
             only=only,
         )
@@ -190,7 +192,7 @@ def _refuse_conflicts(
     if after_path is not None:
         for name in _OF_THE_PASS:
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                long = "--" + name.replace("_", "-")
+                long = "--" + name.rstrip("_").replace("_", "-")
                 raise click.UsageError(
                     f"{long} is a flag of the pass, and AFTER is there already: leave one of them out"
                 )

@@ -18,10 +18,11 @@ from hlo_cp2ag.ir.shape import ArrayShape, Layout
 from hlo_cp2ag.ir.source import Diagnostic, HloError, Position, SourceText, Span
 from hlo_cp2ag.ir.template import CHANNEL, ChainTemplate
 from hlo_cp2ag.lowering import eligibility
+from hlo_cp2ag.lowering.async_pairs import AsyncPair, AsyncPairs
 from hlo_cp2ag.lowering.call_graph import CallGraph
 from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
 from hlo_cp2ag.lowering.core_count import core_count_log
-from hlo_cp2ag.lowering.emit import ChainPlan, emit_chain, is_sub_byte_integer
+from hlo_cp2ag.lowering.emit import ChainPlan, Tail, emit_chain, emit_pair, is_sub_byte_integer
 from hlo_cp2ag.lowering.gate import gate_verdict, is_source_target_pairs_invalid, repeated_pairs
 from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
 from hlo_cp2ag.lowering.options import LoweringOptions, options_for
@@ -29,6 +30,7 @@ from hlo_cp2ag.lowering.sites import permutes
 from hlo_cp2ag.text.check_touched import check_touched, is_in_order
 from hlo_cp2ag.text.parser import parse_source
 from hlo_cp2ag.text.printer import Printer, TextStyle
+from hlo_cp2ag.topology.gather_groups import all_devices
 
 if TYPE_CHECKING:
     from hlo_cp2ag.lowering.uniformity import Uniformity
@@ -62,6 +64,18 @@ class Site:
     attributes_dropped: tuple[str, ...] = ()
     needs_all_devices: bool = False
     gather_dimensions: tuple[int, ...] = ()
+    pair: AsyncPair | None = None
+    """The start and the done, where an asynchronous permute was rewritten."""
+
+    @property
+    def source(self) -> Instruction:
+        """The instruction that takes the operands: the permute, or what starts it."""
+        return self.permute if self.pair is None else self.pair.start
+
+    @property
+    def result(self) -> Instruction:
+        """The instruction that hands out the result: the permute, or what ends it."""
+        return self.permute if self.pair is None else self.pair.done
 
     @property
     def position(self) -> Position:
@@ -71,7 +85,7 @@ class Site:
     @property
     def shard_bytes(self) -> int:
         """Bytes of one device's operands together."""
-        return sum(o.shape.byte_size for o in self.permute.operands if isinstance(o.shape, ArrayShape))
+        return sum(o.shape.byte_size for o in self.source.operands if isinstance(o.shape, ArrayShape))
 
 
 @dataclass
@@ -151,12 +165,13 @@ def rewrite(
     sub_byte: str | None = None,
     names: str | None = None,
     only: str | None = None,
+    async_: str | None = None,
     log: Log | None = None,
 ) -> RewriteResult:
     """Rewrites every collective-permute of a module that the options let pass.
 
-    Flags that are None take the profile's default. `only` is a regular expression on instruction names. `log` receives
-    the reference pass's log lines.
+    Flags that are None take the profile's default. `only` is a regular expression on instruction names. `async_` says
+    what becomes of asynchronous pairs ("keep", "convert"). `log` receives the reference pass's log lines.
 
     Raises ValueError for an unknown value of an option, HloError for a configuration that cannot be right, HloSyntaxError
     for pairs outside the grid, repeated sources or targets (profile xla), and for text that is no HLO where the pass has
@@ -173,6 +188,7 @@ def rewrite(
         sub_byte=sub_byte,
         names=names,
         only=only,
+        async_=async_,
         write_config=write_config,
         strict_grid=strict_grid,
     )
@@ -243,6 +259,7 @@ class _Pass:
         if self.log is not None:
             self.log(f"Initial replica_count from config = {self.grid.replica_count}")
             self.log(f"Initial num_partitions from config = {self.grid.num_partitions}")
+        self.async_pairs = AsyncPairs([permute for permute, _ in found], self.calls)
         for permute, pairs in found:
             if self._rewrite_like_an_earlier_one(permute, pairs):
                 continue
@@ -281,7 +298,7 @@ class _Pass:
         if self.only is not None and self.only.search(permute.name) is None:
             site.excluded = True
             return "--only excludes it"
-        reason = eligibility.left_for_its_form(permute, self.calls)
+        reason = self._find_pair(site) or eligibility.left_for_its_form(permute, site.source, site.result, self.calls)
         if reason:
             return reason
         eligibility.refuse_bad_pairs(permute, pairs, self.grid, site.axis, options)
@@ -291,11 +308,23 @@ class _Pass:
         if reason:
             site.excluded = True
             return reason
-        site.gather_dimensions = tuple(self._gather_dimension(site, operand) for operand in permute.operands)
-        reason = eligibility.left_for_its_size(permute, self.grid, site.gather_dimensions)
+        site.gather_dimensions = tuple(self._gather_dimension(site, operand) for operand in site.source.operands)
+        reason = eligibility.left_for_its_size(site.source, self.grid, site.gather_dimensions)
         if not reason and options.non_target == "zero" and not self._sources(site).all_targets:
-            reason = eligibility.left_for_zeros(permute)
+            reason = eligibility.left_for_zeros(site.source)
         return reason
+
+    def _find_pair(self, site: Site) -> str:
+        """Finds the start and the done of an asynchronous permute; why it is left, if it is."""
+        if self.async_pairs.start_of(site.permute) is None:
+            return ""
+        if self.options.async_ == "keep":
+            return eligibility.left_for_its_place(site.permute.computation, self.calls) or "an async start/done pair"
+        pair = self.async_pairs.pair(site.permute)
+        if isinstance(pair, str):
+            return pair
+        site.pair = pair
+        return ""
 
     def _sources(self, site: Site) -> SourceMap:
         return source_map(site.pairs, self.grid, site.axis)
@@ -305,7 +334,7 @@ class _Pass:
         assert isinstance(shape, ArrayShape)
         layout = shape.layout
         if layout is None:
-            result = site.permute.shape
+            result = site.result.shape
             layout = result.layout if isinstance(result, ArrayShape) else None
         return gather_dimension(shape.dimensions, layout, self.options.gather_dimension)
 
@@ -313,12 +342,12 @@ class _Pass:
 
     def _rewrite(self, site: Site) -> None:
         permute, options = site.permute, self.options
-        for touched in (permute, *permute.operands):
+        for touched in dict.fromkeys((permute, site.source, site.result, *site.source.operands)):
             check_touched(touched)
             if touched.opcode != permute.opcode:
                 touched.forget()
         if self.log is not None:
-            self.log(f"Found collective-permute: {permute.text}")
+            self.log(f"Found collective-permute: {site.source.text}")
         warnings = len(self.result.warnings)
         self._warn_of_repeated_pairs(site)
         self._warn_of_dimensions(site)
@@ -326,16 +355,28 @@ class _Pass:
         is_plain = len(self.result.warnings) == warnings
         sources = self._sources(site)
         plan = self._plan(site, sources)
-        created = emit_chain(plan)
         site.channel_ids = plan.channel_ids
         site.action = "rewritten"
-        self.rewriter.replace(permute, created, keep_name=options.names == "keep")
+        created = self._replace(site, plan, options.names == "keep")
         site.names_created = tuple(new.name for new in created)
         if self.log is not None:
             self._log_mapping(created, sources)
-        if is_plain:
+        if is_plain and site.pair is None:
             self._remember_form(site, plan)
         self._warn_of_arrival(site)
+
+    def _replace(self, site: Site, plan: ChainPlan, keep_name: bool) -> list[NewInstruction]:
+        """Writes a chain in the place of a permute, or of both ends of an asynchronous one; what was written."""
+        if site.pair is None:
+            created = emit_chain(plan)
+            self.rewriter.replace(site.permute, created, keep_name)
+            return created
+        started, ended = emit_pair(plan)
+        self.rewriter.replace(site.pair.start, started, keep_name)
+        self.rewriter.replace(site.pair.done, ended, keep_name)
+        if site.pair.wrapper is not None:
+            self.rewriter.erase_computation(site.pair.wrapper)
+        return [*started, *ended]
 
     def _warn_of_arrival(self, site: Site) -> None:
         arrival = self._arrival(site)
@@ -348,7 +389,7 @@ class _Pass:
 
     def _form(self, permute: Instruction) -> _FormKey | None:
         """What decides all about a permute but its place and its names; None if that is not its text alone."""
-        if self.log is not None or self.only is not None:
+        if self.log is not None or self.only is not None or permute.opcode != "collective-permute":
             return None
         line = permute.known_line
         if line is not None:
@@ -402,32 +443,46 @@ class _Pass:
         return True
 
     def _plan(self, site: Site, sources: SourceMap) -> ChainPlan:
-        permute, options = site.permute, self.options
-        texts = {attribute.name: attribute for attribute in permute.body.attributes}
+        start, done, options = site.source, site.result, self.options
+        ends = list(dict.fromkeys((site.permute, start, done)))
+        texts = {each: {attribute.name: attribute.value_text for attribute in each.body.attributes} for each in ends}
         keeps_frontend = options.profile == "xla"
-        every = {"sharding"} if "sharding" in texts and eligibility.sharding_is_copied(permute) else set()
+        sharded = next((each for each in ends if "sharding" in texts[each]), None)
+        every = {"sharding"} if sharded is not None and eligibility.sharding_is_copied(sharded) else set()
         handled = _KEPT | _OWN | every | ({"frontend_attributes"} if keeps_frontend else set())
-        site.attributes_dropped = tuple(name for name in texts if name not in handled)
-        predecessors = texts.get("control-predecessors")
-        names = names_in_braces(predecessors.value_text, 0) if predecessors is not None else []
+        dropped = (name for each in ends for name in texts[each] if name not in handled)
+        site.attributes_dropped = tuple(dict.fromkeys(dropped))
 
-        def tail(*wanted: str) -> tuple[tuple[str, str], ...]:
-            return tuple((name, texts[name].value_text) for name in wanted if name in texts)
+        def tail(of: Instruction, *wanted: str) -> Tail:
+            return tuple((name, texts[of][name]) for name in wanted if name in texts[of])
 
+        def predecessors(of: Instruction) -> tuple[str, ...]:
+            text = texts[of].get("control-predecessors")
+            return tuple(name for _, name in names_in_braces(text, 0)) if text is not None else ()
+
+        frontend = ("frontend_attributes",) if keeps_frontend else ()
+        is_pair = site.pair is not None
         return ChainPlan(
-            permute,
+            start,
+            start.operands,
+            done.shape,
             self.grid,
             sources,
+            all_devices(self.grid.device_count),
             needs_zeros=options.non_target == "zero" and not sources.all_targets,
             flat_replica_id=options.device_id == "replica-id",
-            channel_ids=tuple(self._channel_id(permute) for _ in permute.body.operands),
+            channel_ids=tuple(self._channel_id(site.permute) for _ in start.body.operands),
             gather_dimensions=site.gather_dimensions,
             widen=options.sub_byte == "widen",
-            gather_tail=tail("frontend_attributes") if keeps_frontend else (),
-            last_tail=tail("origin", "metadata"),
-            every_tail=(("sharding", eligibility.leaf_sharding(permute)),) if every else (),
-            tuple_tail=tail(*every),
-            control_predecessors=tuple(name for _, name in names),
+            gather_tail=tail(start, *frontend) or tail(site.permute, *frontend),
+            last_tail=tail(done, "origin", "metadata")
+            or tail(site.permute if start is not site.permute else done, "origin", "metadata"),
+            every_tail=(("sharding", eligibility.leaf_sharding(sharded)),) if every and sharded is not None else (),
+            tuple_tail=tail(done, *every),
+            control_predecessors=predecessors(start),
+            start_tail=tail(start, "origin", "metadata") if is_pair else (),
+            done_tail=tail(done, *frontend) if is_pair else (),
+            done_predecessors=predecessors(done) if is_pair else (),
         )
 
     def _channel_id(self, permute: Instruction) -> int:
@@ -454,7 +509,7 @@ class _Pass:
             self._warn(site, "--non-target keep: a device that is no target keeps its shard; XLA gives it zeros")
 
     def _warn_of_dimensions(self, site: Site) -> None:
-        for operand, dimension in zip(site.permute.operands, site.gather_dimensions, strict=True):
+        for operand, dimension in zip(site.source.operands, site.gather_dimensions, strict=True):
             shape = operand.shape
             assert isinstance(shape, ArrayShape)
             if not is_physically_major(shape.dimensions, shape.layout, dimension):
@@ -470,11 +525,11 @@ class _Pass:
 
     def _arrival(self, site: Site) -> str:
         """Why not all devices are certain to arrive; nothing if they are."""
-        if site.permute.computation is self.module.entry:
+        if site.source.computation is self.module.entry:
             return ""
         from hlo_cp2ag.lowering.uniformity import Uniformity  # only for permutes that are not in the entry
 
-        known = self._arrivals.get(site.permute.computation)
+        known = self._arrivals.get(site.source.computation)
         if known is not None:
             return known
         if self._uniformity is None:
@@ -485,8 +540,8 @@ class _Pass:
                 flat_replica_id=self.options.profile == "neuron",
                 call_graph=self.calls,
             )
-        arrival = self._uniformity.arrival(site.permute.computation)
-        reason = self._arrivals[site.permute.computation] = "" if arrival.together else arrival.reason
+        arrival = self._uniformity.arrival(site.source.computation)
+        reason = self._arrivals[site.source.computation] = "" if arrival.together else arrival.reason
         return reason
 
     def _log_mapping(self, created: Sequence[NewInstruction], sources: SourceMap) -> None:

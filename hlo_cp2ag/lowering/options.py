@@ -12,6 +12,7 @@ DeviceId = Literal["auto", "replica-id"]
 GatherDimension = Literal["auto", "leading", "major"]
 SubByte = Literal["widen", "keep"]
 Names = Literal["fresh", "keep"]
+Async = Literal["keep", "convert"]
 
 PROFILES: dict[str, dict[str, str]] = {
     "xla": {
@@ -20,6 +21,7 @@ PROFILES: dict[str, dict[str, str]] = {
         "device_id": "auto",
         "gather_dimension": "auto",
         "sub_byte": "widen",
+        "async_": "convert",
     },
     "neuron": {
         "gate": "invalid",
@@ -27,6 +29,7 @@ PROFILES: dict[str, dict[str, str]] = {
         "device_id": "replica-id",
         "gather_dimension": "leading",
         "sub_byte": "keep",
+        "async_": "keep",
     },
 }
 """Each profile's defaults; a flag that is given wins over them."""
@@ -39,6 +42,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gather_dimension": get_args(GatherDimension),
     "sub_byte": get_args(SubByte),
     "names": get_args(Names),
+    "async_": get_args(Async),
 }
 """What each option may be."""
 
@@ -53,6 +57,7 @@ class LoweringOptions:
     device_id: str = "auto"
     gather_dimension: str = "auto"
     sub_byte: str = "widen"
+    async_: str = "convert"
     names: str = "fresh"
     only: str | None = None
     """A regular expression that an instruction's name must match somewhere."""
