@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from hlo_cp2ag.cli import console, files
-from hlo_cp2ag.cli.flags import flag, grid_flags, profile_flags
+from hlo_cp2ag.cli.flags import cost_flags, flag, grid_flags, profile_flags
 from hlo_cp2ag.cli.progress import Steps, bar
 from hlo_cp2ag.cli.run_setup import memory_size, read_npz, sum_in_one_order
 from hlo_cp2ag.ir.module import HloModule
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from hlo_cp2ag.verify.report import Verdict
 
 _NO = 1
-_OF_THE_PASS = ("gate", "non_target", "device_id", "gather_dimension", "sub_byte", "async_", "names", "only")
+_OF_THE_PASS = (
+    *("gate", "non_target", "device_id", "gather_dimension", "sub_byte", "async_", "groups", "share_gathers"),
+    *("max_gather_bytes", "simplify", "names", "only"),
+)
 
 
 @click.command(
@@ -37,6 +40,7 @@ Exit codes: 0 shown, 1 something failed or is not shown, 2 trouble.""",
 @click.argument("after_path", metavar="[AFTER]", required=False)
 @grid_flags
 @profile_flags
+@cost_flags
 @flag("--names", type=click.Choice(["fresh", "keep"]), default="fresh", show_default=True,
       help="As for rewrite, where there is no AFTER.")  # fmt: skip
 @flag("--only", metavar="REGEX", help="As for rewrite, where there is no AFTER.")
@@ -78,6 +82,10 @@ def command(
     gather_dimension: str | None,
     sub_byte: str | None,
     async_: str | None,
+    groups: str,
+    share_gathers: bool,
+    max_gather_bytes: int | None,
+    simplify: bool,
     names: str,
     only: str | None,
     run: bool | None,
@@ -119,6 +127,10 @@ def command(
             gather_dimension=gather_dimension,
             sub_byte=sub_byte,
             async_=async_,
+            groups=groups,
+            share_gathers=share_gathers,
+            max_gather_bytes=max_gather_bytes,
+            simplify=simplify,
             names=names,
             only=only,
         )

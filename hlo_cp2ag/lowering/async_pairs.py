@@ -100,6 +100,21 @@ class AsyncPairs:
         return users.get(start.name, [])
 
 
+def is_waited_for(instruction: Instruction) -> bool:
+    """Whether a control predecessor names an instruction."""
+    computation = instruction.computation
+    text = computation.module.text
+    if text.find("control-predecessors", *computation.body_span) < 0:
+        return False
+    for offset, name in mentions(text, computation.body_span, {instruction.name}):
+        user = computation.table.at(offset)
+        predecessors = user.attribute_text("control-predecessors") if user is not None else None
+        found = names_in_braces(predecessors.value_text, 0) if predecessors is not None else []
+        if any(each == name for _, each in found):
+            return True
+    return False
+
+
 def _left_for_its_wrapper(permute: Instruction, start: Instruction) -> str:
     """Why a computation that an async-start calls is more than a permute of its parameters."""
     computation = permute.computation

@@ -52,7 +52,8 @@ def left_for_its_form(permute: Instruction, start: Instruction, done: Instructio
     for end in dict.fromkeys((permute, start, done)):
         sharding = end.attribute_text("sharding")
         if sharding is not None and not sharding_is_copied(end):
-            return f"its sharding {_short(sharding.value_text)} is not manual or maximal, and XLA cannot partition partition-id there"
+            text = _short(sharding.value_text)
+            return f"its sharding {text} is not manual or maximal, and XLA cannot partition partition-id there"
         if sharding is not None:
             copied.add(leaf_sharding(end))
     if len(copied) > 1:
@@ -139,8 +140,8 @@ def _left_for_a_shape(shape: Shape) -> str:
     return ""
 
 
-def left_for_its_size(permute: Instruction, grid: ProcessGrid, dimensions: tuple[int, ...]) -> str:
-    """Why the gathered array is too large for 32-bit offsets, or has no elements."""
+def left_for_its_size(permute: Instruction, group_size: int, dimensions: tuple[int, ...]) -> str:
+    """Why the array gathered by so many devices is too large for 32-bit offsets, or has no elements."""
     for operand, dimension in zip(permute.operands, dimensions, strict=True):
         shape = operand.shape
         assert isinstance(shape, ArrayShape)
@@ -149,8 +150,8 @@ def left_for_its_size(permute: Instruction, grid: ProcessGrid, dimensions: tuple
                 f"{shape.to_text(False)} has no elements: XLA refuses to gather along a dimension of size 0, or crashes"
             )
         size = shape.dimensions[dimension] if shape.dimensions else 1
-        if size * grid.device_count > _MAXIMUM_OFFSET:
-            return f"{grid.device_count} shards of {size} pass 2^31 - 1 along dimension {dimension}"
+        if size * group_size > _MAXIMUM_OFFSET:
+            return f"{group_size} shards of {size} pass 2^31 - 1 along dimension {dimension}"
     return ""
 
 

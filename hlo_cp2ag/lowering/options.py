@@ -13,6 +13,7 @@ GatherDimension = Literal["auto", "leading", "major"]
 SubByte = Literal["widen", "keep"]
 Names = Literal["fresh", "keep"]
 Async = Literal["keep", "convert"]
+GatherGroups = Literal["all", "minimal"]
 
 PROFILES: dict[str, dict[str, str]] = {
     "xla": {
@@ -43,6 +44,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sub_byte": get_args(SubByte),
     "names": get_args(Names),
     "async_": get_args(Async),
+    "groups": get_args(GatherGroups),
 }
 """What each option may be."""
 
@@ -58,6 +60,11 @@ class LoweringOptions:
     gather_dimension: str = "auto"
     sub_byte: str = "widen"
     async_: str = "convert"
+    groups: str = "all"
+    share_gathers: bool = False
+    max_gather_bytes: int | None = None
+    """Bytes that one permute may gather on a device."""
+    simplify: bool = False
     names: str = "fresh"
     only: str | None = None
     """A regular expression that an instruction's name must match somewhere."""

@@ -12,7 +12,7 @@ from hlo_cp2ag.topology.replica_groups import Groups
 
 @dataclass(eq=False)
 class Sharing:
-    """Permutes that use the gather of the first of them."""
+    """Permutes that use the gather of the first of them, which waits for the control predecessors of all."""
 
     permutes: list[Instruction]
     key: object
@@ -44,6 +44,9 @@ def find_sharing(
         if waits_for(permute, first):
             reason = f"not shared with {first.name}'s gather: a control predecessor depends on {first.name}"
             continue
+        if any(not _stands_before(name, first) for name in predecessors_of(permute)):
+            reason = f"not shared with {first.name}'s gather: a control predecessor stands behind {first.name}"
+            continue
         together = groups_of([*sharing.sources, sources])
         if len(together[0]) - 1 > len(sharing.groups[0]) - 1 + len(own[0]) - 1:
             reason = f"not shared with {first.name}'s gather: groups of {len(together[0])} devices cost more than two"
@@ -61,7 +64,7 @@ def find_sharing(
 def waits_for(later: Instruction, earlier: Instruction) -> bool:
     """Whether a control predecessor of one instruction is another one of its computation, or depends on it."""
     computation = later.computation
-    pending, seen = list(_predecessors(later)), set()
+    pending, seen = predecessors_of(later), set()
     while pending:
         name = pending.pop()
         if name == earlier.name:
@@ -69,11 +72,18 @@ def waits_for(later: Instruction, earlier: Instruction) -> bool:
         instruction = computation.find(name) if name not in seen else None
         seen.add(name)
         if instruction is not None and not instruction.span.end < earlier.span.start:
-            pending += [*_operands(instruction), *_predecessors(instruction)]
+            pending += [*_operands(instruction), *predecessors_of(instruction)]
     return False
 
 
-def _predecessors(instruction: Instruction) -> list[str]:
+def _stands_before(name: str, first: Instruction) -> bool:
+    """Whether the gather in the place of `first` can wait for an instruction."""
+    found = first.computation.find(name)
+    return found is not None and found.is_before(first)
+
+
+def predecessors_of(instruction: Instruction) -> list[str]:
+    """The names of an instruction's control predecessors."""
     text = instruction.attribute_text("control-predecessors")
     return [name for _, name in names_in_braces(text.value_text, 0)] if text is not None else []
 

@@ -23,6 +23,7 @@ def simplification(sources: SourceMap, non_target: str) -> Simplification:
 
 def emit_simplified(
     kind: Simplification,
+    needs_copies: bool,
     operands: tuple[Instruction, ...],
     shape: Shape,
     every_tail: Tail = (),
@@ -30,12 +31,18 @@ def emit_simplified(
     last_tail: Tail = (),
     control_predecessors: tuple[str, ...] = (),
 ) -> list[NewInstruction]:
-    """The new instructions in order: a copy or zeros for each operand, then the tuple of several."""
+    """The new instructions in order: a copy or zeros for each operand, then the tuple of several.
+
+    Operands of a tuple are copied only where they have to be: for another layout, or with `needs_copies`.
+    """
     results = shape.elements if isinstance(shape, TupleShape) else (shape,)
     new: list[NewInstruction] = []
     made: list[Value] = []
     for operand, result in zip(operands, results, strict=True):
         assert isinstance(result, ArrayShape)
+        if kind == "operand" and not needs_copies and isinstance(shape, TupleShape) and operand.shape == result:
+            made.append(operand)
+            continue
         if kind == "operand":
             new.append(NewInstruction("copy", result, (operand,)))
         elif result.dimensions:

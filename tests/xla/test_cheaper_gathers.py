@@ -6,7 +6,7 @@ StableHLO, through which that is reached, has neither of several operands; progr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Step:
     wait: int | None
     """None for a synchronous permute."""
     is_wrapped: bool = False
+    waits: bool = False
+    """Whether a control predecessor makes it wait for the permute before it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Program:
             shape, operand = types[step.operand], f"%p.{step.operand}"
             pairs = ",".join(f"{{{s},{t}}}" for s, t in step.pairs)
             attributes = (f", channel_id={k + 1}" * step.over_partitions) + f", source_target_pairs={{{pairs}}}"
+            attributes += f", control-predecessors={{%cp.{k - 1}}}" * (step.waits and k > 0)
             results.append((shape, f"%cp.{k}"))
             if step.wait is None:
                 lines.append(f"%cp.{k} = {shape} collective-permute({operand}){attributes}")
@@ -116,11 +119,20 @@ def programs(draw: st.DrawFn, asynchronous: bool) -> Program:
         pairs = draw(some_pairs(partitions if over_partitions else replicas))
         wait = draw(st.one_of(st.none(), st.integers(0, 3))) if asynchronous else None
         operand = draw(st.integers(0, len(shapes) - 1))
-        steps.append(Step(operand, pairs, over_partitions, wait, wait is not None and draw(st.booleans())))
+        is_wrapped = wait is not None and draw(st.booleans())
+        waits = not asynchronous and draw(st.sampled_from([False, False, True]))
+        steps.append(Step(operand, pairs, over_partitions, wait, is_wrapped, waits))
     return Program(replicas, partitions, shapes, tuple(steps), not asynchronous and draw(st.booleans()))
 
 
-OPTIONS = st.fixed_dictionaries({"names": st.sampled_from(["fresh", "keep"])})
+OPTIONS = st.fixed_dictionaries(
+    {
+        "names": st.sampled_from(["fresh", "keep"]),
+        "groups": st.sampled_from(["all", "minimal"]),
+        "share_gathers": st.booleans(),
+        "simplify": st.booleans(),
+    }
+)
 
 
 def check_proved(program: Program, options: dict[str, Any]) -> hlo_cp2ag.RewriteResult:
@@ -136,11 +148,13 @@ def check_proved(program: Program, options: dict[str, Any]) -> hlo_cp2ag.Rewrite
 
 
 def check(judge: Judge, program: Program, options: dict[str, Any], how: Any) -> None:
+    if how == "inject" and options["simplify"]:  # before copy insertion a result may be a parameter, or stand twice
+        program = replace(program, scheduled=True)
     result = check_proved(program, options)
     args = judge.random_inputs(program.text(), program.replicas * program.partitions, seed=3)
     grid = program.replicas, program.partitions
-    permuted = judge.run(program.text(), *grid, args, how=how)
-    gathered = judge.run(result.text, *grid, args, how=how)
+    permuted = judge.run(program.text(), *grid, args, how=how, timeout=20)
+    gathered = judge.run(result.text, *grid, args, how=how, timeout=20)
     assert len(permuted) == len(gathered) == len(program.steps)
     for old, new in zip(permuted, gathered, strict=True):
         assert bit_equal(old, new)
