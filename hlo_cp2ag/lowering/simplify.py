@@ -33,7 +33,8 @@ def emit_simplified(
 ) -> list[NewInstruction]:
     """The new instructions in order: a copy or zeros for each operand, then the tuple of several.
 
-    Operands of a tuple are copied only where they have to be: for another layout, or with `needs_copies`.
+    Operands of a tuple are copied only where they have to be: for another layout, or with `needs_copies`, which is for
+    text behind XLA's copy insertion: there a result can be neither a parameter nor a constant.
     """
     results = shape.elements if isinstance(shape, TupleShape) else (shape,)
     new: list[NewInstruction] = []
@@ -51,6 +52,8 @@ def emit_simplified(
             new += [zero, NewInstruction("broadcast", result, (zero,), (("dimensions", "{}"),))]
         else:
             new.append(NewInstruction("constant", result, literal=zero_literal(result.element_type)))
+            if needs_copies:
+                new.append(NewInstruction("copy", result, (new[-1],)))
         made.append(new[-1])
     if isinstance(shape, TupleShape):
         new.append(NewInstruction("tuple", shape, tuple(made)))
