@@ -204,6 +204,37 @@ ENTRY e {
     assert len(verdict.run) == 1
 
 
+HALO = """HloModule m, num_partitions=4
+ENTRY e {
+  p = f32[2] parameter(0)
+  l = f32[2] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0},{2,3},{3,2}}
+  r = f32[2] collective-permute(p), channel_id=2, source_target_pairs={{0,1},{2,3}}
+  z = f32[2] collective-permute(p), channel_id=3, source_target_pairs={}
+  ROOT t = (f32[2], f32[2], f32[2]) tuple(l, r, z)
+}
+"""
+CHEAPER_MUTANTS = {
+    "devices' ids for places in groups": ("constant({1, 0, 1, 0})", "constant({1, 0, 3, 2})"),
+    "other groups": ("replica_groups={{0,1},{2,3}}", "replica_groups={{0,2},{1,3}}"),
+    "members in another order": ("replica_groups={{0,1},{2,3}}", "replica_groups={{1,0},{2,3}}"),
+    "a mask of the other permute": ("pred[4] constant({0, 1, 0, 1})", "pred[4] constant({1, 1, 1, 1})"),
+    "minus zero": ("constant(0)\n  z =", "constant(-0)\n  z ="),
+    "the operand for zeros": ("tuple(l, r, z)", "tuple(l, r, p)"),
+}
+
+
+@pytest.mark.parametrize("mutant", CHEAPER_MUTANTS)
+def test_wrong_cheaper_gathers_are_refuted(mutant: str) -> None:
+    module = hlo_cp2ag.parse(HALO)
+    result = hlo_cp2ag.rewrite(module, groups="minimal", share_gathers=True, simplify=True, names="keep")
+    assert hlo_cp2ag.verify(module, result.module, run=False).ok
+    assert result.text.count(" all-gather(") == 1
+    old, new = CHEAPER_MUTANTS[mutant]
+    assert old in result.text
+    verdict = hlo_cp2ag.verify(module, hlo_cp2ag.parse(result.text.replace(old, new, 1)), run=False)
+    assert not verdict.ok
+
+
 MUTANTS = {
     "another device's data": ("constant({3, 0, 1, 2})", "constant({1, 2, 3, 0})"),
     "the wrong done": ("all-gather-done(st0)", "all-gather-done(st1)"),
