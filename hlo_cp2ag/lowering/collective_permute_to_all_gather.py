@@ -346,6 +346,11 @@ class _Pass:
         if reason:
             site.excluded = True
             return reason
+        if options.groups == "all" and not options.simplify:  # before maps of that many devices are made
+            dimensions = tuple(self._gather_dimension(site, operand) for operand in site.source.operands)
+            reason = eligibility.left_for_its_size(site.source, self.grid.device_count, dimensions)
+            if reason:
+                return reason
         sources = self._sources(site)
         if options.simplify and (site.pair is None or not self._is_ordered(site.pair)):
             site.simplified = simplification(sources, options.non_target)

@@ -385,7 +385,7 @@ def test_the_report_agrees_with_the_output(path: Path) -> None:
     text = _rewrite(path).text
     for module in document["modules"]:
         for site in module["permutes"]:
-            assert (site["bytes"] is None) == (site["action"] == "left") == (not site["names_created"])
+            assert (site["action"] == "left") == (not site["names_created"])
             assert len(site["channel_ids_created"]) == len(site["gather_dimensions"])
             for name in site["names_created"]:
                 assert re.search(rf"(?<![\w.\-]){re.escape(name)} = ", text)
@@ -543,6 +543,7 @@ def test_no_colour_where_it_is_not_wanted(env: dict[str, str]) -> None:
     assert stderr == (
         f"{path}:10:3: warning: left: an in-place permute (slice_sizes)\n"
         "rewrote 0 of 1 collective-permutes, left 1; replica_count 4 (header), num_partitions 1 (default)\n"
+        "on the wire 0 B -> 0 B, peak memory of a permute on a device 0 B -> 0 B\n"
     )
     code, stdout, _ = _on_terminals(["rewrite", str(HAND / "pairs_partial.hlo"), "--diff"], True, env)
     assert (code, "\x1b[" in stdout) == (0, False)
