@@ -563,7 +563,7 @@ def test_a_long_line_on_a_terminal_is_not_broken() -> None:
     path = HAND / "pairs_partial.hlo"
     _, stdout, stderr = _on_terminals(["rewrite", str(path), "--diff"], True, {"COLUMNS": "40"})
     assert _uncoloured(stdout) == cp2ag("rewrite", path, "--diff").text
-    assert len(stderr.splitlines()) == 1
+    assert len(stderr.splitlines()) == 2
 
 
 def test_left_lines_come_on_a_terminal_too_and_quiet_silences_them() -> None:
