@@ -68,7 +68,32 @@ def profile_flags(function: F) -> F:
                  help="auto: 0 where it is the most major one in memory, else that one. Default: auto (xla), leading (neuron)."),
             flag("--sub-byte", type=click.Choice(["widen", "keep"]),
                  help="Gather s4, u4, s2, u2 as s8, u8, or packed. Default: widen (xla), keep (neuron)."),
+            flag("--async", "async_", type=click.Choice(["keep", "convert"]),
+                 help="convert: async start/done pairs become all-gather-start and -done in the same places."
+                 " Default: convert (xla), keep (neuron)."),
         ]
     ):  # fmt: skip
         function = decorate(function)
     return function
+
+
+def cost_flags(function: F) -> F:
+    """What makes gathers cost less than the reference's."""
+    for decorate in reversed(
+        [
+            flag("--groups", type=click.Choice(["all", "minimal"]), default="all", show_default=True,
+                 help="Who gathers together. minimal: only devices that exchange data, in groups of one size."),
+            flag("--share-gathers", is_flag=True, help="Permutes of one operand use one gather."),
+            flag("--max-gather-bytes", callback=_optional_size, metavar="SIZE",
+                 help="Leave a permute that would gather more than this on a device, 64MiB for example."),
+            flag("--simplify", is_flag=True, help="No gather where every device keeps its own shard or none receives any."),
+        ]
+    ):  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+def _optional_size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    from hlo_cp2ag.cli.run_setup import memory_size
+
+    return None if value is None else memory_size(ctx, param, value)

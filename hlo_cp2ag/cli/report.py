@@ -9,6 +9,7 @@ from typing import Any
 from hlo_cp2ag import __version__
 from hlo_cp2ag.cli.files import shown
 from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, Site
+from hlo_cp2ag.lowering.cost import Cost, cost_after, cost_before, is_known, total_costs
 from hlo_cp2ag.lowering.options import LoweringOptions
 
 
@@ -39,15 +40,24 @@ def _module(result: RewriteResult, platform_version: str) -> dict[str, Any]:
             "is_lower_bound": config.is_lower_bound,
             "profile": options.profile,
             **{
-                name: _option(options, name)
-                for name in ("gate", "non_target", "device_id", "gather_dimension", "sub_byte")
+                name.rstrip("_"): _option(options, name)
+                for name in ("gate", "non_target", "device_id", "gather_dimension", "sub_byte", "async_")
             },
+            "groups": options.groups,
+            "share_gathers": options.share_gathers,
+            "max_gather_bytes": options.max_gather_bytes,
+            "simplify": options.simplify,
             "names": options.names,
             "only": options.only,
             "platform_version": platform_version,
             "core_count": result.core_count,
         },
-        "summary": {"permutes": len(result.sites), "rewritten": len(result.rewritten), "left": len(result.left)},
+        "summary": {
+            "permutes": len(result.sites),
+            "rewritten": len(result.rewritten),
+            "left": len(result.left),
+            "bytes": _total(result),
+        },
         "permutes": [_site(site, result) for site in result.sites],
         "warnings": [warning.header() for warning in result.warnings],
     }
@@ -59,7 +69,6 @@ def _option(options: LoweringOptions, name: str) -> dict[str, str]:
 
 def _site(site: Site, result: RewriteResult) -> dict[str, Any]:
     permute = site.permute
-    devices = result.config.grid.device_count
     rewritten = site.action == "rewritten"
     return {
         "name": permute.name,
@@ -78,19 +87,26 @@ def _site(site: Site, result: RewriteResult) -> dict[str, Any]:
         "gather_dimensions": list(site.gather_dimensions) if rewritten else [],
         "attributes_dropped": list(site.attributes_dropped),
         "needs_all_devices": site.needs_all_devices,
-        "bytes": _bytes(site, devices, result) if rewritten else None,
+        "groups": len(site.groups) if rewritten else 0,
+        "simplified_to": site.simplified if rewritten else "",
+        "shares_gather_of": site.shared_with if rewritten else "",
+        "bytes": _bytes(site, result) if is_known(site) else None,
     }
 
 
-def _bytes(site: Site, devices: int, result: RewriteResult) -> dict[str, Any]:
-    """Bytes over all devices: what permutes deliver to others, and what a ring all-gather sends in their place."""
-    shard = site.shard_bytes
-    lanes = {"replica": result.config.grid.num_partitions, "partition": result.config.grid.replica_count, "device": 1}[
-        site.axis
-    ]
-    sent = sum(source != target for source, target in site.pairs) * lanes
+def _bytes(site: Site, result: RewriteResult) -> dict[str, Any]:
+    """Bytes of a permute and of what stands for it, by `hlo_cp2ag.lowering.cost`."""
     return {
-        "shard": shard,
-        "before": {"moved": sent * shard, "gathered_per_device": 0},
-        "after": {"moved": devices * (devices - 1) * shard, "gathered_per_device": devices * shard},
+        "shard": site.shard_bytes,
+        "before": _cost(cost_before(site, result)),
+        "after": _cost(cost_after(site, result)),
     }
+
+
+def _cost(cost: Cost) -> dict[str, int]:
+    return {"moved": cost.moved, "gathered_per_device": cost.gathered, "peak_per_device": cost.peak}
+
+
+def _total(result: RewriteResult) -> dict[str, Any]:
+    before, after = total_costs([result])
+    return {"before": _cost(before), "after": _cost(after)}

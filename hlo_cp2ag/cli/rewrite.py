@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import click
 
 from hlo_cp2ag.cli import console, files
-from hlo_cp2ag.cli.flags import flag, grid_flags, profile_flags
+from hlo_cp2ag.cli.flags import cost_flags, flag, grid_flags, profile_flags
 from hlo_cp2ag.ir.source import HloError, SourceText
 from hlo_cp2ag.lowering.collective_permute_to_all_gather import RewriteResult, rewrite
 from hlo_cp2ag.lowering.core_count import core_count, core_count_log
@@ -62,6 +62,7 @@ Examples:
 @grid_flags
 @flag("--write-config", is_flag=True, help="Add the counts to the header where it lacks them.")
 @profile_flags
+@cost_flags
 @flag("--names", type=click.Choice(["fresh", "keep"]), default="fresh", show_default=True,
       help="fresh: the new instruction has a new name and all uses are edited. keep: it takes the permute's name.")  # fmt: skip
 @flag("--only", metavar="REGEX", help="Rewrite only permutes whose name the expression matches somewhere.")
@@ -99,6 +100,11 @@ def command(
     device_id: str | None,
     gather_dimension: str | None,
     sub_byte: str | None,
+    async_: str | None,
+    groups: str,
+    share_gathers: bool,
+    max_gather_bytes: int | None,
+    simplify: bool,
     names: str,
     only: str | None,
     require_all: bool,
@@ -147,6 +153,11 @@ def command(
             device_id=device_id,
             gather_dimension=gather_dimension,
             sub_byte=sub_byte,
+            async_=async_,
+            groups=groups,
+            share_gathers=share_gathers,
+            max_gather_bytes=max_gather_bytes,
+            simplify=simplify,
             names=names,
             only=only,
             log=log,
@@ -237,8 +248,25 @@ def _summarize(run: _Run, out_path: str, check_only: bool) -> None:
     if total == 0:
         console.summary("no collective-permute here; nothing changed")
         return
+    from hlo_cp2ag.lowering.cost import total_costs
+
     grid = run.results[0].config
     verb = "would rewrite" if check_only else "rewrote"
     left = f", left {run.left}" if run.left else ""
     where = "" if check_only or out_path == "-" else f" -> {out_path}"
     console.summary(f"{verb} {run.rewritten} of {total} collective-permutes{left}; {grid.describe()}{where}")
+    before, after = total_costs(run.results)
+    console.summary(
+        f"on the wire {_size(before.moved)} -> {_size(after.moved)}, "
+        f"peak memory of a permute on a device {_size(before.peak)} -> {_size(after.peak)}"
+    )
+
+
+def _size(count: int) -> str:
+    """A number of bytes to three digits, as --max-gather-bytes takes it."""
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from hlo_cp2ag.cli import console, files
-from hlo_cp2ag.cli.flags import flag, grid_flags, profile_flags
+from hlo_cp2ag.cli.flags import cost_flags, flag, grid_flags, profile_flags
 from hlo_cp2ag.cli.progress import Steps, bar
 from hlo_cp2ag.cli.run_setup import memory_size, read_npz, sum_in_one_order
 from hlo_cp2ag.ir.module import HloModule
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from hlo_cp2ag.verify.report import Verdict
 
 _NO = 1
-_OF_THE_PASS = ("gate", "non_target", "device_id", "gather_dimension", "sub_byte", "names", "only")
+_OF_THE_PASS = (
+    *("gate", "non_target", "device_id", "gather_dimension", "sub_byte", "async_", "groups", "share_gathers"),
+    *("max_gather_bytes", "simplify", "names", "only"),
+)
 
 
 @click.command(
@@ -38,6 +41,7 @@ Exit codes: 0 shown, 1 something failed or is not shown, 2 trouble.""",
 @click.argument("after_path", metavar="[AFTER]", required=False)
 @grid_flags
 @profile_flags
+@cost_flags
 @flag("--names", type=click.Choice(["fresh", "keep"]), default="fresh", show_default=True,
       help="As for rewrite, where there is no AFTER.")  # fmt: skip
 @flag("--only", metavar="REGEX", help="As for rewrite, where there is no AFTER.")
@@ -83,6 +87,11 @@ def command(
     device_id: str | None,
     gather_dimension: str | None,
     sub_byte: str | None,
+    async_: str | None,
+    groups: str,
+    share_gathers: bool,
+    max_gather_bytes: int | None,
+    simplify: bool,
     names: str,
     only: str | None,
     run: bool | None,
@@ -123,6 +132,11 @@ def command(
             device_id=device_id,
             gather_dimension=gather_dimension,
             sub_byte=sub_byte,
+            async_=async_,
+            groups=groups,
+            share_gathers=share_gathers,
+            max_gather_bytes=max_gather_bytes,
+            simplify=simplify,
             names=names,
             only=only,
         )
@@ -201,7 +215,7 @@ def _refuse_conflicts(
     if after_path is not None:
         for name in _OF_THE_PASS:
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                long = "--" + name.replace("_", "-")
+                long = "--" + name.rstrip("_").replace("_", "-")
                 raise click.UsageError(
                     f"{long} is a flag of the pass, and AFTER is there already: leave one of them out"
                 )

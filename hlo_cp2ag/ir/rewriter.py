@@ -209,6 +209,26 @@ class Rewriter:
         """Takes an instruction out, with its line if it stands on one alone. Its uses must have been renamed."""
         self._erased[instruction] = None
 
+    def replace_by_operand(self, instruction: Instruction, operand: Instruction) -> None:
+        """Takes an instruction out; whoever used it uses one that stands before it, under the name that this one has now.
+
+        It is not its computation's result, and no control predecessor names it.
+        """
+        renamed = self._renamed.get(id(instruction.computation), {})
+        self.rename_uses(instruction, renamed.get(operand.name, operand.name))
+        self.erase(instruction)
+
+    def erase_computation(self, computation: Computation) -> None:
+        """Takes a computation out that nothing calls any more, with the blank line behind it."""
+        text = self.module.text
+        start, end = computation.span
+        for _ in range(2):
+            line_end = text.find("\n", end)
+            if line_end < 0 or text[end:line_end].strip():
+                break
+            end = line_end + 1
+        self._plain.append(Edit(Span(start, end), ""))
+
     def replace_text(self, span: Span, text: str) -> None:
         """Replaces characters of the module's text, a header's count for example."""
         self._plain.append(Edit(span, text))

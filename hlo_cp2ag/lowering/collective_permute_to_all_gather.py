@@ -14,21 +14,26 @@ from typing import TYPE_CHECKING, cast
 
 from hlo_cp2ag.ir.module import Computation, HloModule, Instruction, LineForm
 from hlo_cp2ag.ir.rewriter import Edit, NewInstruction, Rewriter, apply_edits, names_in_braces
-from hlo_cp2ag.ir.shape import ArrayShape, Layout
+from hlo_cp2ag.ir.shape import ArrayShape, Layout, TupleShape
 from hlo_cp2ag.ir.source import Diagnostic, HloError, Position, SourceText, Span
 from hlo_cp2ag.ir.template import CHANNEL, ChainTemplate
 from hlo_cp2ag.lowering import eligibility
+from hlo_cp2ag.lowering.async_pairs import AsyncPair, AsyncPairs, is_waited_for
 from hlo_cp2ag.lowering.call_graph import CallGraph
 from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
 from hlo_cp2ag.lowering.core_count import core_count_log
-from hlo_cp2ag.lowering.emit import ChainPlan, emit_chain, is_sub_byte_integer
+from hlo_cp2ag.lowering.emit import ChainPlan, Tail, emit_chain, emit_pair, is_sub_byte_integer
 from hlo_cp2ag.lowering.gate import gate_verdict, is_source_target_pairs_invalid, repeated_pairs
-from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, source_map
+from hlo_cp2ag.lowering.mapping import SourceMap, axis_size, placed_in_groups, source_map
 from hlo_cp2ag.lowering.options import LoweringOptions, options_for
+from hlo_cp2ag.lowering.shared_gathers import Sharing, find_sharing, predecessors_of
+from hlo_cp2ag.lowering.simplify import Simplification, emit_simplified, simplification
 from hlo_cp2ag.lowering.sites import permutes
 from hlo_cp2ag.text.check_touched import check_touched, is_in_order
 from hlo_cp2ag.text.parser import parse_source
 from hlo_cp2ag.text.printer import Printer, TextStyle
+from hlo_cp2ag.topology.gather_groups import all_devices, connected_components, minimal_groups
+from hlo_cp2ag.topology.replica_groups import Groups
 
 if TYPE_CHECKING:
     from hlo_cp2ag.lowering.uniformity import Uniformity
@@ -62,6 +67,26 @@ class Site:
     attributes_dropped: tuple[str, ...] = ()
     needs_all_devices: bool = False
     gather_dimensions: tuple[int, ...] = ()
+    pair: AsyncPair | None = None
+    """The start and the done, where an asynchronous permute was rewritten."""
+    groups: Groups = ()
+    """The devices that gather from each other; nothing where nothing is gathered."""
+    simplified: Simplification = ""
+    """What stands for the permute without a gather: "operand" or "zeros"."""
+    shared_with: str = ""
+    """The permute whose gather this one uses."""
+    not_shared: str = ""
+    """Why it has a gather of its own although another permute of its operand has one."""
+
+    @property
+    def source(self) -> Instruction:
+        """The instruction that takes the operands: the permute, or what starts it."""
+        return self.permute if self.pair is None else self.pair.start
+
+    @property
+    def result(self) -> Instruction:
+        """The instruction that hands out the result: the permute, or what ends it."""
+        return self.permute if self.pair is None else self.pair.done
 
     @property
     def position(self) -> Position:
@@ -71,7 +96,12 @@ class Site:
     @property
     def shard_bytes(self) -> int:
         """Bytes of one device's operands together."""
-        return sum(o.shape.byte_size for o in self.permute.operands if isinstance(o.shape, ArrayShape))
+        return self.gathered_bytes(widen=False)
+
+    def gathered_bytes(self, widen: bool) -> int:
+        """The same as it is gathered; with `widen`, a byte for each element that is smaller."""
+        shapes = [o.shape for o in self.source.operands if isinstance(o.shape, ArrayShape)]
+        return sum(s.element_count if widen and is_sub_byte_integer(s.element_type) else s.byte_size for s in shapes)
 
 
 @dataclass
@@ -151,12 +181,20 @@ def rewrite(
     sub_byte: str | None = None,
     names: str | None = None,
     only: str | None = None,
+    async_: str | None = None,
+    groups: str | None = None,
+    share_gathers: bool = False,
+    max_gather_bytes: int | None = None,
+    simplify: bool = False,
     log: Log | None = None,
 ) -> RewriteResult:
     """Rewrites every collective-permute of a module that the options let pass.
 
-    Flags that are None take the profile's default. `only` is a regular expression on instruction names. `log` receives
-    the reference pass's log lines.
+    Flags that are None take the profile's default. `only` is a regular expression on instruction names. `async_` says
+    what becomes of asynchronous pairs ("keep", "convert"), `groups` who gathers together ("all", "minimal").
+    `share_gathers` lets permutes of one operand use one gather, `max_gather_bytes` leaves those that gather more on a
+    device, and `simplify` does without a gather where everybody keeps its own or nobody receives anything. `log`
+    receives the reference pass's log lines.
 
     Raises ValueError for an unknown value of an option, HloError for a configuration that cannot be right, HloSyntaxError
     for pairs outside the grid, repeated sources or targets (profile xla), and for text that is no HLO where the pass has
@@ -173,6 +211,11 @@ def rewrite(
         sub_byte=sub_byte,
         names=names,
         only=only,
+        async_=async_,
+        groups=groups,
+        share_gathers=share_gathers,
+        max_gather_bytes=max_gather_bytes,
+        simplify=simplify,
         write_config=write_config,
         strict_grid=strict_grid,
     )
@@ -227,6 +270,8 @@ class _Pass:
         self._uniformity: Uniformity | None = None
         self._arrivals: dict[Computation, str] = {}
         self._forms: dict[_FormKey, _KnownForm] = {}
+        self._sharings: dict[Instruction, list[Sharing]] = {}
+        self._sharing_of: dict[Instruction, Sharing] = {}
         self.printer = Printer()
         self.rewriter = Rewriter(module, self.printer, check_touched, is_in_order)
         self.calls = CallGraph(module)
@@ -243,22 +288,32 @@ class _Pass:
         if self.log is not None:
             self.log(f"Initial replica_count from config = {self.grid.replica_count}")
             self.log(f"Initial num_partitions from config = {self.grid.num_partitions}")
+        self.async_pairs = AsyncPairs([permute for permute, _ in found], self.calls)
         for permute, pairs in found:
             if self._rewrite_like_an_earlier_one(permute, pairs):
                 continue
             site = self._site(permute, pairs)
             self.result.sites.append(site)
             site.reason = self._why_left(site)
-            if site.reason:
-                self._warn(site, f"left: {site.reason}")
-            else:
-                self._rewrite(site)
+            if not site.reason and self.options.share_gathers:
+                self._find_sharing(site)
+            if not self.options.share_gathers:
+                self._finish(site)
+        # Who shares a gather decides over which devices it is, so that nothing is written before all are known.
+        for site in self.result.sites if self.options.share_gathers else ():
+            self._finish(site)
         for span, text in self.config.header_edits:
             self.rewriter.replace_text(span, text)
         if self.options.write_config:
             self._write_config()
         self.result.edits = self.rewriter.edits()
         return self.result
+
+    def _finish(self, site: Site) -> None:
+        if site.reason:
+            self._warn(site, f"left: {site.reason}")
+        else:
+            self._rewrite(site)
 
     def _site(self, permute: Instruction, pairs: Pairs) -> Site:
         axis = "partition" if permute.attribute_text("channel_id") is not None else "replica"
@@ -281,7 +336,7 @@ class _Pass:
         if self.only is not None and self.only.search(permute.name) is None:
             site.excluded = True
             return "--only excludes it"
-        reason = eligibility.left_for_its_form(permute, self.calls)
+        reason = self._find_pair(site) or eligibility.left_for_its_form(permute, site.source, site.result, self.calls)
         if reason:
             return reason
         eligibility.refuse_bad_pairs(permute, pairs, self.grid, site.axis, options)
@@ -291,11 +346,78 @@ class _Pass:
         if reason:
             site.excluded = True
             return reason
-        site.gather_dimensions = tuple(self._gather_dimension(site, operand) for operand in permute.operands)
-        reason = eligibility.left_for_its_size(permute, self.grid, site.gather_dimensions)
-        if not reason and options.non_target == "zero" and not self._sources(site).all_targets:
-            reason = eligibility.left_for_zeros(permute)
+        if options.groups == "all" and not options.simplify:  # before maps of that many devices are made
+            dimensions = tuple(self._gather_dimension(site, operand) for operand in site.source.operands)
+            reason = eligibility.left_for_its_size(site.source, self.grid.device_count, dimensions)
+            if reason:
+                return reason
+        sources = self._sources(site)
+        if options.simplify and (site.pair is None or not self._is_ordered(site.pair)):
+            site.simplified = simplification(sources, options.non_target)
+        if site.simplified == "operand":
+            return ""
+        if not site.simplified:
+            site.gather_dimensions = tuple(self._gather_dimension(site, operand) for operand in site.source.operands)
+            site.groups = self._groups([sources.sources])
+            reason = self._why_too_large(site, site.groups)
+        if not reason and options.non_target == "zero" and not sources.all_targets:
+            reason = eligibility.left_for_zeros(site.source)
         return reason
+
+    def _is_ordered(self, pair: AsyncPair) -> bool:
+        """Whether control predecessors say when a pair starts: then there has to be a start."""
+        return pair.is_waited_for or pair.start.attribute_text("control-predecessors") is not None
+
+    def _groups(self, sources: Sequence[tuple[int, ...]]) -> Groups:
+        return minimal_groups(*sources) if self.options.groups == "minimal" else all_devices(self.grid.device_count)
+
+    def _why_too_large(self, site: Site, groups: Groups) -> str:
+        reason = eligibility.left_for_its_size(site.source, len(groups[0]), site.gather_dimensions)
+        bound = self.options.max_gather_bytes
+        if reason or bound is None:
+            return reason
+        size = len(groups[0]) * site.gathered_bytes(self.options.sub_byte == "widen")
+        if size <= bound:
+            return ""
+        site.excluded = True
+        return f"it would gather {size} bytes on each device; --max-gather-bytes is {bound}"
+
+    def _find_sharing(self, site: Site) -> None:
+        """Finds an earlier permute whose gather this one can use."""
+        if site.simplified or site.pair is not None or len(site.permute.operands) != 1:
+            return
+        permute = site.permute
+        texts = {name: permute.attribute_text(name) for name in ("frontend_attributes", "sharding")}
+        attributes = tuple(text.value_text if text is not None else "" for text in texts.values())
+        key = (permute.operands[0], site.gather_dimensions, attributes)
+        sources = self._sources(site).sources
+        others = self._sharings.setdefault(permute.operands[0], [])
+
+        def fits(groups: Groups) -> bool:
+            was_excluded = site.excluded
+            is_fitting = not self._why_too_large(site, groups)
+            site.excluded = was_excluded
+            return is_fitting
+
+        sharing, site.not_shared = find_sharing(others, permute, key, sources, site.groups, self._groups, fits)
+        if sharing is None:
+            sharing = Sharing([permute], key, [sources], site.groups)
+            others.append(sharing)
+        else:
+            site.shared_with = sharing.permutes[0].name
+        self._sharing_of[permute] = sharing
+
+    def _find_pair(self, site: Site) -> str:
+        """Finds the start and the done of an asynchronous permute; why it is left, if it is."""
+        if self.async_pairs.start_of(site.permute) is None:
+            return ""
+        if self.options.async_ == "keep":
+            return eligibility.left_for_its_place(site.permute.computation, self.calls) or "an async start/done pair"
+        pair = self.async_pairs.pair(site.permute)
+        if isinstance(pair, str):
+            return pair
+        site.pair = pair
+        return ""
 
     def _sources(self, site: Site) -> SourceMap:
         return source_map(site.pairs, self.grid, site.axis)
@@ -305,7 +427,7 @@ class _Pass:
         assert isinstance(shape, ArrayShape)
         layout = shape.layout
         if layout is None:
-            result = site.permute.shape
+            result = site.result.shape
             layout = result.layout if isinstance(result, ArrayShape) else None
         return gather_dimension(shape.dimensions, layout, self.options.gather_dimension)
 
@@ -313,42 +435,105 @@ class _Pass:
 
     def _rewrite(self, site: Site) -> None:
         permute, options = site.permute, self.options
-        for touched in (permute, *permute.operands):
+        for touched in dict.fromkeys((permute, site.source, site.result, *site.source.operands)):
             check_touched(touched)
             if touched.opcode != permute.opcode:
                 touched.forget()
         if self.log is not None:
-            self.log(f"Found collective-permute: {permute.text}")
+            self.log(f"Found collective-permute: {site.source.text}")
         warnings = len(self.result.warnings)
         self._warn_of_repeated_pairs(site)
-        self._warn_of_dimensions(site)
+        if not site.simplified:
+            self._warn_of_dimensions(site)
         self._warn_of_broken_promises(site)
         is_plain = len(self.result.warnings) == warnings
         sources = self._sources(site)
-        plan = self._plan(site, sources)
-        created = emit_chain(plan)
-        site.channel_ids = plan.channel_ids
         site.action = "rewritten"
-        self.rewriter.replace(permute, created, keep_name=options.names == "keep")
+        if site.simplified:
+            self._simplify(site)
+            return
+        sharing = self._sharing_of.get(permute)
+        if sharing is not None:
+            site.groups = sharing.groups
+        if site.not_shared:
+            self._warn(site, site.not_shared)
+        plan = self._plan(site, sources, sharing)
+        site.channel_ids = plan.channel_ids
+        created = self._replace(site, plan, options.names == "keep")
         site.names_created = tuple(new.name for new in created)
+        if sharing is not None and sharing.gather is None:
+            sharing.gather = next(new for new in created if new.opcode == "all-gather")
         if self.log is not None:
-            self._log_mapping(created, sources)
-        if is_plain:
+            self._log_mapping(created, plan.sources)
+        if is_plain and site.pair is None and sharing is None:
             self._remember_form(site, plan)
         self._warn_of_arrival(site)
 
+    def _simplify(self, site: Site) -> None:
+        """Writes a permute's operand, or zeros, in its place."""
+        start, done = site.source, site.result
+        plan = self._plan(site, self._sources(site), None)
+        if site.pair is not None:
+            self.rewriter.erase(start)
+            if site.pair.wrapper is not None:
+                self.rewriter.erase_computation(site.pair.wrapper)
+        predecessors = plan.done_predecessors if site.pair is not None else plan.control_predecessors
+        operand = start.operands[0]
+        is_alike = operand.shape == done.shape and not isinstance(done.shape, TupleShape)
+        # Behind XLA's copy insertion, results that are one buffer twice, or a parameter's, are wrong.
+        scheduled = self.module.header_attribute("is_scheduled")
+        has_copies = scheduled is not None and scheduled.value_text.strip() == "true"
+        is_free = not has_copies and not predecessors and not is_waited_for(done) and done is not done.computation.root
+        if site.simplified == "operand" and is_alike and is_free:
+            self.rewriter.replace_by_operand(done, operand)
+            return
+        created = emit_simplified(
+            site.simplified,
+            has_copies,
+            start.operands,
+            done.shape,
+            plan.every_tail,
+            plan.tuple_tail,
+            plan.last_tail,
+            predecessors,
+        )
+        self.rewriter.replace(done, created, self.options.names == "keep")
+        site.names_created = tuple(new.name for new in created)
+
+    def _replace(self, site: Site, plan: ChainPlan, keep_name: bool) -> list[NewInstruction]:
+        """Writes a chain in the place of a permute, or of both ends of an asynchronous one; what was written."""
+        if site.pair is None:
+            created = emit_chain(plan)
+            self.rewriter.replace(site.permute, created, keep_name)
+            return created
+        started, ended = emit_pair(plan)
+        self.rewriter.replace(site.pair.start, started, keep_name)
+        self.rewriter.replace(site.pair.done, ended, keep_name)
+        if site.pair.wrapper is not None:
+            self.rewriter.erase_computation(site.pair.wrapper)
+        return [*started, *ended]
+
     def _warn_of_arrival(self, site: Site) -> None:
-        arrival = self._arrival(site)
+        arrival = self._arrival(site) if self._asks_more(site) else ""
         if arrival:
             site.needs_all_devices = True
             site.reason = arrival
             self._warn(site, f"all devices must arrive here together: {arrival}")
 
+    def _asks_more(self, site: Site) -> bool:
+        """Whether the gather waits for devices that do not exchange data, not even through others, in the permute."""
+        if self.options.groups == "all":
+            return True
+        sharing = self._sharing_of.get(site.permute)
+        sources = sharing.sources if sharing is not None else [self._sources(site).sources]
+        connected = set(connected_components(sources))
+        return any(group not in connected for group in site.groups)
+
     # ---- what is like an earlier one -------------------------------------------------------------------------------
 
     def _form(self, permute: Instruction) -> _FormKey | None:
         """What decides all about a permute but its place and its names; None if that is not its text alone."""
-        if self.log is not None or self.only is not None:
+        if self.log is not None or self.only is not None or permute.opcode != "collective-permute":
             return None
         line = permute.known_line
         if line is not None:
@@ -396,38 +581,59 @@ class _Pass:
             channel_ids=(filled.channel_id,),
             attributes_dropped=earlier.attributes_dropped,
             gather_dimensions=earlier.gather_dimensions,
+            groups=earlier.groups,
         )
         self.result.sites.append(site)
         self._warn_of_arrival(site)
         return True
 
-    def _plan(self, site: Site, sources: SourceMap) -> ChainPlan:
-        permute, options = site.permute, self.options
-        texts = {attribute.name: attribute for attribute in permute.body.attributes}
+    def _plan(self, site: Site, sources: SourceMap, sharing: Sharing | None) -> ChainPlan:
+        start, done, options = site.source, site.result, self.options
+        ends = list(dict.fromkeys((site.permute, start, done)))
+        texts = {each: {attribute.name: attribute.value_text for attribute in each.body.attributes} for each in ends}
         keeps_frontend = options.profile == "xla"
-        every = {"sharding"} if "sharding" in texts and eligibility.sharding_is_copied(permute) else set()
+        sharded = next((each for each in ends if "sharding" in texts[each]), None)
+        every = {"sharding"} if sharded is not None and eligibility.sharding_is_copied(sharded) else set()
         handled = _KEPT | _OWN | every | ({"frontend_attributes"} if keeps_frontend else set())
-        site.attributes_dropped = tuple(name for name in texts if name not in handled)
-        predecessors = texts.get("control-predecessors")
-        names = names_in_braces(predecessors.value_text, 0) if predecessors is not None else []
+        dropped = (name for each in ends for name in texts[each] if name not in handled)
+        site.attributes_dropped = tuple(dict.fromkeys(dropped))
 
-        def tail(*wanted: str) -> tuple[tuple[str, str], ...]:
-            return tuple((name, texts[name].value_text) for name in wanted if name in texts)
+        def tail(of: Instruction, *wanted: str) -> Tail:
+            return tuple((name, texts[of][name]) for name in wanted if name in texts[of])
 
+        def predecessors(of: Instruction) -> tuple[str, ...]:
+            text = texts[of].get("control-predecessors")
+            return tuple(name for _, name in names_in_braces(text, 0)) if text is not None else ()
+
+        waits_for_all = predecessors(start)
+        if sharing is not None:
+            waits_for_all = tuple(dict.fromkeys(name for each in sharing.permutes for name in predecessors_of(each)))
+        frontend = ("frontend_attributes",) if keeps_frontend else ()
+        gather = sharing.gather if sharing is not None else None
+        needs_channels = gather is None and not site.simplified
+        is_pair = site.pair is not None
         return ChainPlan(
-            permute,
+            start,
+            start.operands,
+            done.shape,
             self.grid,
-            sources,
+            placed_in_groups(sources, site.groups),
+            site.groups,
             needs_zeros=options.non_target == "zero" and not sources.all_targets,
             flat_replica_id=options.device_id == "replica-id",
-            channel_ids=tuple(self._channel_id(permute) for _ in permute.body.operands),
+            channel_ids=tuple(self._channel_id(site.permute) for _ in start.body.operands) if needs_channels else (),
             gather_dimensions=site.gather_dimensions,
             widen=options.sub_byte == "widen",
-            gather_tail=tail("frontend_attributes") if keeps_frontend else (),
-            last_tail=tail("origin", "metadata"),
-            every_tail=(("sharding", eligibility.leaf_sharding(permute)),) if every else (),
-            tuple_tail=tail(*every),
-            control_predecessors=tuple(name for _, name in names),
+            gathers=(gather,) if gather is not None else (),
+            gather_tail=tail(start, *frontend) or tail(site.permute, *frontend),
+            last_tail=tail(done, "origin", "metadata")
+            or tail(site.permute if start is not site.permute else done, "origin", "metadata"),
+            every_tail=(("sharding", eligibility.leaf_sharding(sharded)),) if every and sharded is not None else (),
+            tuple_tail=tail(done, *every),
+            control_predecessors=waits_for_all,
+            start_tail=tail(start, "origin", "metadata") if is_pair else (),
+            done_tail=tail(done, *frontend) if is_pair else (),
+            done_predecessors=predecessors(done) if is_pair else (),
         )
 
     def _channel_id(self, permute: Instruction) -> int:
@@ -454,7 +660,7 @@ class _Pass:
             self._warn(site, "--non-target keep: a device that is no target keeps its shard; XLA gives it zeros")
 
     def _warn_of_dimensions(self, site: Site) -> None:
-        for operand, dimension in zip(site.permute.operands, site.gather_dimensions, strict=True):
+        for operand, dimension in zip(site.source.operands, site.gather_dimensions, strict=True):
             shape = operand.shape
             assert isinstance(shape, ArrayShape)
             if not is_physically_major(shape.dimensions, shape.layout, dimension):
@@ -470,11 +676,11 @@ class _Pass:
 
     def _arrival(self, site: Site) -> str:
         """Why not all devices are certain to arrive; nothing if they are."""
-        if site.permute.computation is self.module.entry:
+        if site.source.computation is self.module.entry:
             return ""
         from hlo_cp2ag.lowering.uniformity import Uniformity  # only for permutes that are not in the entry
 
-        known = self._arrivals.get(site.permute.computation)
+        known = self._arrivals.get(site.source.computation)
         if known is not None:
             return known
         if self._uniformity is None:
@@ -485,8 +691,8 @@ class _Pass:
                 flat_replica_id=self.options.profile == "neuron",
                 call_graph=self.calls,
             )
-        arrival = self._uniformity.arrival(site.permute.computation)
-        reason = self._arrivals[site.permute.computation] = "" if arrival.together else arrival.reason
+        arrival = self._uniformity.arrival(site.source.computation)
+        reason = self._arrivals[site.source.computation] = "" if arrival.together else arrival.reason
         return reason
 
     def _log_mapping(self, created: Sequence[NewInstruction], sources: SourceMap) -> None:

@@ -26,11 +26,12 @@ _MAXIMUM_OFFSET = 2**31 - 1
 Pairs = tuple[tuple[int, int], ...]
 
 
-def left_for_its_form(permute: Instruction, calls: CallGraph) -> str:
-    """Why a permute's form or place cannot be rewritten; nothing if it can."""
-    if permute.opcode == "collective-permute-start":
-        return "an async start/done pair"
-    place = left_for_its_place(permute.computation, calls)
+def left_for_its_form(permute: Instruction, start: Instruction, done: Instruction, calls: CallGraph) -> str:
+    """Why a permute's form or place cannot be rewritten; nothing if it can.
+
+    `start` and `done` are the two ends of an asynchronous permute, and the permute itself of another one.
+    """
+    place = left_for_its_place(start.computation, calls)
     if place:
         return place
     if permute.attribute_text("slice_sizes") is not None:
@@ -38,19 +39,26 @@ def left_for_its_form(permute: Instruction, calls: CallGraph) -> str:
     channel = permute.attribute("channel_id")
     if isinstance(channel, int) and channel < 1:
         return f"its channel_id {channel} is below 1"
-    if permute.computation.is_lone:
+    if start.computation.is_lone:
         return "a bare instruction: there is no computation to write the new ones into"
-    if not permute.body.operands:
+    if not start.body.operands:
         return "it has no operand"
-    for operand in permute.body.operands:
+    for operand in start.body.operands:
         if operand.nested is not None:
             return "an operand is written out in place; give it a name"
         if operand.name is None:
             return "an operand has no name"
-    sharding = permute.attribute_text("sharding")
-    if sharding is not None and not sharding_is_copied(permute):
-        return f"its sharding {_short(sharding.value_text)} is not manual or maximal, and XLA cannot partition partition-id there"
-    return _left_for_its_shapes(permute)
+    copied: set[str] = set()
+    for end in dict.fromkeys((permute, start, done)):
+        sharding = end.attribute_text("sharding")
+        if sharding is not None and not sharding_is_copied(end):
+            text = _short(sharding.value_text)
+            return f"its sharding {text} is not manual or maximal, and XLA cannot partition partition-id there"
+        if sharding is not None:
+            copied.add(leaf_sharding(end))
+    if len(copied) > 1:
+        return f"its start and its done have two shardings, {' and '.join(sorted(copied))}"
+    return _left_for_its_shapes(start.operands, done.shape)
 
 
 _PLACES = {
@@ -97,9 +105,7 @@ def leaf_sharding(permute: Instruction) -> str:
     return sharding.elements[0].to_text() if sharding.elements else text.value_text
 
 
-def _left_for_its_shapes(permute: Instruction) -> str:
-    shape = permute.shape
-    operands = permute.operands
+def _left_for_its_shapes(operands: tuple[Instruction, ...], shape: Shape) -> str:
     results = shape.elements if isinstance(shape, TupleShape) else (shape,)
     if len(results) != len(operands) or (isinstance(shape, TupleShape) and len(operands) < 2):
         return (
@@ -134,8 +140,8 @@ def _left_for_a_shape(shape: Shape) -> str:
     return ""
 
 
-def left_for_its_size(permute: Instruction, grid: ProcessGrid, dimensions: tuple[int, ...]) -> str:
-    """Why the gathered array is too large for 32-bit offsets, or has no elements."""
+def left_for_its_size(permute: Instruction, group_size: int, dimensions: tuple[int, ...]) -> str:
+    """Why the array gathered by so many devices is too large for 32-bit offsets, or has no elements."""
     for operand, dimension in zip(permute.operands, dimensions, strict=True):
         shape = operand.shape
         assert isinstance(shape, ArrayShape)
@@ -144,8 +150,8 @@ def left_for_its_size(permute: Instruction, grid: ProcessGrid, dimensions: tuple
                 f"{shape.to_text(False)} has no elements: XLA refuses to gather along a dimension of size 0, or crashes"
             )
         size = shape.dimensions[dimension] if shape.dimensions else 1
-        if size * grid.device_count > _MAXIMUM_OFFSET:
-            return f"{grid.device_count} shards of {size} pass 2^31 - 1 along dimension {dimension}"
+        if size * group_size > _MAXIMUM_OFFSET:
+            return f"{group_size} shards of {size} pass 2^31 - 1 along dimension {dimension}"
     return ""
 
 

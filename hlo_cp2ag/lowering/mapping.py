@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from hlo_cp2ag.topology.process_grid import ProcessGrid
+from hlo_cp2ag.topology.replica_groups import Groups
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -59,6 +60,15 @@ def source_map(pairs: Pairs, grid: ProcessGrid, axis: str) -> SourceMap:
         tuple(own if source < 0 else source for own, source in enumerate(sources)),
         tuple(source >= 0 for source in sources),
     )
+
+
+@lru_cache(maxsize=1024)
+def placed_in_groups(sources: SourceMap, groups: Groups) -> SourceMap:
+    """The map with each source's place in its device's group instead of its id; nothing changes for one group of all."""
+    if len(groups) <= 1:
+        return sources
+    place = {device: number for group in groups for number, device in enumerate(group)}
+    return SourceMap(tuple(place[source] for source in sources.sources), sources.is_target)
 
 
 def axis_size(grid: ProcessGrid, axis: str) -> int:

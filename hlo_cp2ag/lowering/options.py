@@ -12,6 +12,8 @@ DeviceId = Literal["auto", "replica-id"]
 GatherDimension = Literal["auto", "leading", "major"]
 SubByte = Literal["widen", "keep"]
 Names = Literal["fresh", "keep"]
+Async = Literal["keep", "convert"]
+GatherGroups = Literal["all", "minimal"]
 
 PROFILES: dict[str, dict[str, str]] = {
     "xla": {
@@ -20,6 +22,7 @@ PROFILES: dict[str, dict[str, str]] = {
         "device_id": "auto",
         "gather_dimension": "auto",
         "sub_byte": "widen",
+        "async_": "convert",
     },
     "neuron": {
         "gate": "invalid",
@@ -27,6 +30,7 @@ PROFILES: dict[str, dict[str, str]] = {
         "device_id": "replica-id",
         "gather_dimension": "leading",
         "sub_byte": "keep",
+        "async_": "keep",
     },
 }
 """Each profile's defaults; a flag that is given wins over them."""
@@ -39,6 +43,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gather_dimension": get_args(GatherDimension),
     "sub_byte": get_args(SubByte),
     "names": get_args(Names),
+    "async_": get_args(Async),
+    "groups": get_args(GatherGroups),
 }
 """What each option may be."""
 
@@ -53,6 +59,12 @@ class LoweringOptions:
     device_id: str = "auto"
     gather_dimension: str = "auto"
     sub_byte: str = "widen"
+    async_: str = "convert"
+    groups: str = "all"
+    share_gathers: bool = False
+    max_gather_bytes: int | None = None
+    """Bytes that one permute may gather on a device."""
+    simplify: bool = False
     names: str = "fresh"
     only: str | None = None
     """A regular expression that an instruction's name must match somewhere."""

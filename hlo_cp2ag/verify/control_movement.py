@@ -54,7 +54,11 @@ def call(site: Evaluation, instruction: Instruction, *operands: Moved) -> Moved:
 
 def _started(instruction: Instruction, operands: Moved, result: Moved) -> Moved:
     shape = instruction.shape
-    rest = shape.elements[2:] if isinstance(shape, TupleShape) else ()
+    if not isinstance(shape, TupleShape):
+        return result
+    if isinstance(shape.elements[0], TupleShape) and not isinstance(operands, tuple):
+        operands = (operands,)
+    rest = shape.elements[2:]
     return (operands, result, *(cast(Moved, zeros(element)) for element in rest))
 
 
@@ -86,9 +90,8 @@ def copy_done(site: Evaluation, instruction: Instruction, x: Moved) -> Moved:
 
 @moves("all-gather-done", "collective-permute-done", "async-done")
 def done(site: Evaluation, instruction: Instruction, x: Moved) -> Moved:
-    """The second element."""
-    assert isinstance(x, tuple)
-    return x[1]
+    """The second element, or what a start hands out alone."""
+    return x[1] if isinstance(x, tuple) else x
 
 
 @moves("async-start")

@@ -97,18 +97,21 @@ def unordered_sites(matching: Matching, site: SiteMatch) -> str:
     before, after = matching.before, matching.after
     inside = {id(i) for i in site.before_region}
     wanted: set[int] = set()
+    wanted_by_dones: set[int] = set()
     for instruction in site.before_region:
         for place in _control(before, instruction):
             if id(before.instruction(place)) not in inside:
                 number = before.classes[place]
                 if number is None:
                     return f"it waits for {before.instruction(place).name}, which has no counterpart"
-                wanted.add(number)
-    if not wanted:
+                (wanted_by_dones if instruction.opcode.endswith("-done") else wanted).add(number)
+    if not wanted and not wanted_by_dones:
         return ""
-    waiting = [i for i in site.after_region if is_collective(i.opcode)] or site.after_region[-1:]
-    for instruction in waiting:
-        missing = wanted - _all_before(after, instruction)
+    starting = [i for i in site.after_region if is_collective(i.opcode)] or site.after_region[-1:]
+    # What a done waits for need not hold up its start.
+    dones = [i for i in site.after_region if i.opcode.endswith("-done")] or starting
+    for instruction, asked in (*((i, wanted) for i in starting), *((i, wanted_by_dones) for i in dones)):
+        missing = asked - _all_before(after, instruction)
         if missing:
             place = before.classes.index(missing.pop())
             return f"{instruction.opcode} {instruction.name} does not wait for {before.instruction(place).name}"

@@ -384,7 +384,7 @@ def test_stdin_that_is_closed(tmp_path: Path) -> None:
 
 @needs_posix
 def test_stderr_that_is_closed(tmp_path: Path) -> None:
-    left = str(FIXTURES / "hand" / "async_start_done.hlo")
+    left = str(FIXTURES / "hand" / "in_place.hlo")
     done = _bash('"$PY" -m hlo_cp2ag rewrite "$LEFT" 2>&-', tmp_path, LEFT=left)
     assert (done.returncode, done.stdout) == (0, Path(left).read_bytes())
 

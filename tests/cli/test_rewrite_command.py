@@ -59,7 +59,7 @@ FLAGS = [
     ("--sub-byte", "keep", "type_s4"),
     ("--names", "keep", "pairs_partial"),
     ("--only", "1$", "chain_of_permutes"),
-    ("--require-all", None, "async_start_done"),
+    ("--require-all", None, "in_place"),
     ("--check", None, "pairs_partial"),
     ("--diff", None, "pairs_partial"),
     ("--split-input-file", None, "pairs_partial"),
@@ -67,7 +67,7 @@ FLAGS = [
     ("--nc-divisor", "4", "pairs_partial"),
     ("--override-core-count", "7", "pairs_partial"),
     ("--verbose", None, "pairs_partial"),
-    ("--quiet", None, "async_start_done"),
+    ("--quiet", None, "in_place"),
 ]
 _NO_EFFECT_ALONE = {"--split-input-file", "--platform-version", "--nc-divisor", "--override-core-count"}
 
@@ -193,8 +193,8 @@ def test_stdin_is_the_default() -> None:
 
 
 def test_messages_about_stdin_name_it() -> None:
-    outcome = cp2ag("rewrite", stdin=(HAND / "async_start_done.hlo").read_bytes())
-    assert outcome.stderr == "<stdin>:5:3: warning: left: an async start/done pair\n"
+    outcome = cp2ag("rewrite", stdin=(HAND / "in_place.hlo").read_bytes())
+    assert outcome.stderr == "<stdin>:10:3: warning: left: an in-place permute (slice_sizes)\n"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_ids)
@@ -236,7 +236,7 @@ def test_each_permute_that_is_left_prints_one_line(path: Path) -> None:
         ("chain_of_permutes", "--only ^cp$"),
         ("root_permute", "--gate valid"),
         ("root_in_the_middle", "--profile neuron"),
-        ("async_start_done", ""),
+        ("in_place", ""),
     ],
 )
 def test_require_all_counts_what_flags_exclude_and_still_writes(module: str, flags: str, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_the_report_agrees_with_the_output(path: Path) -> None:
     text = _rewrite(path).text
     for module in document["modules"]:
         for site in module["permutes"]:
-            assert (site["bytes"] is None) == (site["action"] == "left") == (not site["names_created"])
+            assert (site["action"] == "left") == (not site["names_created"])
             assert len(site["channel_ids_created"]) == len(site["gather_dimensions"])
             for name in site["names_created"]:
                 assert re.search(rf"(?<![\w.\-]){re.escape(name)} = ", text)
@@ -537,12 +537,13 @@ def test_stdout_stays_plain_while_stderr_is_a_terminal() -> None:
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_no_colour_where_it_is_not_wanted(env: dict[str, str]) -> None:
-    path = str(HAND / "async_start_done.hlo")
+    path = str(HAND / "in_place.hlo")
     code, _, stderr = _on_terminals(["rewrite", path], False, env)
     assert code == 0
     assert stderr == (
-        f"{path}:5:3: warning: left: an async start/done pair\n"
+        f"{path}:10:3: warning: left: an in-place permute (slice_sizes)\n"
         "rewrote 0 of 1 collective-permutes, left 1; replica_count 4 (header), num_partitions 1 (default)\n"
+        "on the wire 0 B -> 0 B, peak memory of a permute on a device 0 B -> 0 B\n"
     )
     code, stdout, _ = _on_terminals(["rewrite", str(HAND / "pairs_partial.hlo"), "--diff"], True, env)
     assert (code, "\x1b[" in stdout) == (0, False)
@@ -562,13 +563,13 @@ def test_a_long_line_on_a_terminal_is_not_broken() -> None:
     path = HAND / "pairs_partial.hlo"
     _, stdout, stderr = _on_terminals(["rewrite", str(path), "--diff"], True, {"COLUMNS": "40"})
     assert _uncoloured(stdout) == cp2ag("rewrite", path, "--diff").text
-    assert len(stderr.splitlines()) == 1
+    assert len(stderr.splitlines()) == 2
 
 
 def test_left_lines_come_on_a_terminal_too_and_quiet_silences_them() -> None:
-    path = str(HAND / "async_start_done.hlo")
+    path = str(HAND / "in_place.hlo")
     _, _, stderr = _on_terminals(["rewrite", path], False, {})
-    assert f"{path}:5:3: warning: left: an async start/done pair\n" in _uncoloured(stderr)
+    assert f"{path}:10:3: warning: left: an in-place permute (slice_sizes)\n" in _uncoloured(stderr)
     assert _on_terminals(["rewrite", path, "-q"], False, {})[2] == ""
 
 

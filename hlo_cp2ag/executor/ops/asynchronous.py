@@ -13,8 +13,11 @@ from hlo_cp2ag.ir.shape import TupleShape
 def started(instruction: Instruction, operands: Value, result: Value) -> Value:
     """Operands, result, and zeros for the context words that the shape has behind them."""
     shape = instruction.shape
-    rest = shape.elements[2:] if isinstance(shape, TupleShape) else ()
-    return (operands, result, *map(zeros, rest))
+    if not isinstance(shape, TupleShape):
+        return result
+    if isinstance(shape.elements[0], TupleShape) and not isinstance(operands, tuple):
+        operands = (operands,)
+    return (operands, result, *map(zeros, shape.elements[2:]))
 
 
 @op("all-gather-start")
@@ -56,9 +59,9 @@ def copy_done(context: Context, instruction: Instruction, operand: tuple[Value, 
 
 
 @op("all-gather-done", "collective-permute-done", "async-done")
-def async_done(context: Context, instruction: Instruction, operand: tuple[Value, ...]) -> Value:
-    """Semantics: XLA, AllGatherDone, CollectivePermuteDone and AsyncDone: the second element."""
-    return operand[1]
+def async_done(context: Context, instruction: Instruction, operand: Value) -> Value:
+    """Semantics: XLA, AllGatherDone, CollectivePermuteDone and AsyncDone: the second element, or the result alone."""
+    return operand[1] if isinstance(operand, tuple) else operand
 
 
 @op("async-start")

@@ -140,7 +140,10 @@ def first_element(query: Query) -> Shape:
 
 def second_element(query: Query) -> Shape:
     """The result beside the operands, where an asynchronous collective or computation ends."""
-    return element(query, query.operands[0], 1)
+    operand = query.operands[0]
+    if query.opcode == "collective-permute-done" and not isinstance(operand, TupleShape):
+        return operand
+    return element(query, operand, 1)
 
 
 def reduce_precision(query: Query) -> Shape:
