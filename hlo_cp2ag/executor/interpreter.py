@@ -50,6 +50,7 @@ class Execution:
         trace: Trace | None = None,
         progress: Callable[[int], None] | None = None,
         checked: bool = False,
+        seed: int = 0,
     ) -> None:
         """`progress` is called now and then with the number of instructions run; `checked` holds every value against
         its instruction's shape."""
@@ -61,6 +62,8 @@ class Execution:
         self.active: Array | None = None
         self.fill_elided = fill_elided
         self.steps = 0
+        self._seed = seed
+        self._drawn = 0
         self._max_steps = max_steps
         self._trace = trace
         self._progress = progress
@@ -92,6 +95,11 @@ class Execution:
         if key not in self._memo:
             self._memo[key] = make()
         return self._memo[key]  # type: ignore[return-value]
+
+    def random(self) -> np.random.Generator:
+        """The generator of the next random numbers: the n-th one asked for in a run is always the same."""
+        self._drawn += 1
+        return np.random.default_rng((self._seed, 2, self._drawn))
 
     def wrapped(self, instruction: Instruction) -> Instruction:
         """The instruction that a sugared async start is about."""

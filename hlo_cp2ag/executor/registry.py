@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
 
+import numpy as np
+
 from hlo_cp2ag.executor.values import Array, Value, array_shape_of
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, Shape
@@ -64,6 +66,9 @@ class Context(Protocol):
 
     def memo(self, instruction: Instruction, what: str, make: Callable[[], T]) -> T:
         """What `make` returns, made once in a run for each instruction and `what`: parsed constants, group tables."""
+
+    def random(self) -> np.random.Generator:
+        """The generator of the next random numbers: it follows from the run's seed and how many were asked for."""
 
     def wrapped(self, instruction: Instruction) -> Instruction:
         """The instruction that a sugared async start is about: the reduce-scatter of a `reduce-scatter-start(...)`."""

@@ -79,6 +79,7 @@ def run(
         trace=None if trace is None else Trace(re.compile(trace[0]), trace[1]),
         progress=progress,
         checked=checked,
+        seed=seed,
     )
     devices = grid.device_count
     budget = _Budget(module, index, max_memory)
