@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Execution:
         progress: Callable[[int], None] | None = None,
         checked: bool = False,
         seed: int = 0,
+        custom_calls: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         """`progress` is called now and then with the number of instructions run; `checked` holds every value against
         its instruction's shape."""
@@ -62,6 +63,7 @@ class Execution:
         self.active: Array | None = None
         self.fill_elided = fill_elided
         self.steps = 0
+        self.custom_calls = custom_calls or {}
         self._seed = seed
         self._drawn = 0
         self._max_steps = max_steps

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
 
@@ -39,6 +39,8 @@ class Context(Protocol):
     """Whether lanes are elements of arrays and not devices; collectives and ids are errors there."""
     active: Array | None
     """Which lanes are here, bool `[lanes]`; None while all are."""
+    custom_calls: Mapping[str, Callable[..., Any]]
+    """What the caller supplies for custom-calls, by target."""
     steps: int
     """How many instructions have been run."""
 

@@ -50,6 +50,11 @@ def working_room(instruction: Instruction, operands: tuple[Shape, ...], size: in
     room = 2 * size  # gathering before the result is laid out takes a second or third copy
     if opcode in ("reduce-window", "select-and-scatter"):
         room += _windows_room(instruction, [array_shape_of(leaf) for shape in operands for leaf in leaves(shape)])
+    if opcode == "custom-call":
+        given = [array_shape_of(leaf) for shape in operands for leaf in leaves(shape)]
+        room += 64 * sum(shape.element_count for shape in given if shape.is_data)
+    if opcode in ("rng-bit-generator", "rng"):
+        room += 8 * size + 64 * max(1, size // 2)
     if isinstance(instruction.shape, TupleShape) or not array_shape_of(instruction.shape).is_data:
         return room
     result = array_shape_of(instruction.shape)
