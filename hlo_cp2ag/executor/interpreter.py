@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -52,6 +53,7 @@ class Execution:
         checked: bool = False,
         seed: int = 0,
         custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+        infeed: Sequence[Array] = (),
     ) -> None:
         """`progress` is called now and then with the number of instructions run; `checked` holds every value against
         its instruction's shape."""
@@ -64,6 +66,10 @@ class Execution:
         self.fill_elided = fill_elided
         self.steps = 0
         self.custom_calls = custom_calls or {}
+        self.channels: dict[int, deque[Value]] = {}
+        self.outfeed: list[Array] = []
+        self._infeed = infeed
+        self._fed = 0
         self._seed = seed
         self._drawn = 0
         self._max_steps = max_steps
@@ -102,6 +108,14 @@ class Execution:
         """The generator of the next random numbers: the n-th one asked for in a run is always the same."""
         self._drawn += 1
         return np.random.default_rng((self._seed, 2, self._drawn))
+
+    def next_infeed(self) -> tuple[int, Array | None]:
+        """The number of the infeed's next array and that array; None if there is none."""
+        number = self._fed
+        if number >= len(self._infeed):
+            return number, None
+        self._fed += 1
+        return number, self._infeed[number]
 
     def wrapped(self, instruction: Instruction) -> Instruction:
         """The instruction that a sugared async start is about."""
@@ -160,9 +174,12 @@ class Execution:
         """A computation's plan, made once."""
         plan = self._plans.get(id(computation))
         if plan is None:
-            keep = self._trace.wants if self._trace is not None else lambda _: False
-            plan = self._plans[id(computation)] = self.index.plan(computation, keep)
+            plan = self._plans[id(computation)] = self.index.plan(computation, self._keeps)
         return plan
+
+    def _keeps(self, instruction: Instruction) -> bool:
+        """Whether an instruction is run though the root does not need it."""
+        return self.index.has_effect(instruction) or (self._trace is not None and self._trace.wants(instruction))
 
     def run_entry(self, args: Sequence[Value]) -> Value:
         """What the module returns. Raises ExecutionError."""

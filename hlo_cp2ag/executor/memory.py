@@ -203,7 +203,7 @@ class _Estimate:
             return self._conditional(instruction, operands)
         differs = any_of(operands)
         extra = 0
-        if opcode in ("partition-id", "replica-id", "rng"):
+        if opcode in ("partition-id", "replica-id", "rng", "infeed", "recv", "recv-done") or opcode == "send":
             differs = execution.lanes > 1
         elif opcode in ("collective-permute", "collective-permute-start"):
             differs = differs or bool((permute_map(execution, instruction) < 0).any())

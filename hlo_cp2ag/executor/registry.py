@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
@@ -41,6 +42,10 @@ class Context(Protocol):
     """Which lanes are here, bool `[lanes]`; None while all are."""
     custom_calls: Mapping[str, Callable[..., Any]]
     """What the caller supplies for custom-calls, by target."""
+    channels: dict[int, deque[Value]]
+    """What was sent on a channel and is not yet received."""
+    outfeed: list[Array]
+    """What outfeeds have put out, an array `[devices, *dimensions]` a leaf."""
     steps: int
     """How many instructions have been run."""
 
@@ -71,6 +76,9 @@ class Context(Protocol):
 
     def random(self) -> np.random.Generator:
         """The generator of the next random numbers: it follows from the run's seed and how many were asked for."""
+
+    def next_infeed(self) -> tuple[int, Array | None]:
+        """The number of the infeed's next array and that array, which now is taken; None if there is none."""
 
     def wrapped(self, instruction: Instruction) -> Instruction:
         """The instruction that a sugared async start is about: the reduce-scatter of a `reduce-scatter-start(...)`."""

@@ -43,6 +43,8 @@ def run(
     progress: Callable[[int], None] | None = None,
     checked: bool = False,
     custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+    infeed: Sequence[Any] = (),
+    outfeed: list[Array] | None = None,
 ) -> list[Array]:
     """What the module computes: one array `[devices, *dimensions]` per leaf of the result, in order.
 
@@ -59,6 +61,8 @@ def run(
     it, None for all. `progress` is told the number of instructions run. `checked` holds every value against its stated
     shape. `custom_calls` has a function for custom-calls that are not known here, by target: it gets a numpy array
     `[*dimensions]` an operand leaf and returns the result's array, or a tuple of arrays, once for each device.
+    `infeed` has what infeeds take, an array `[devices, ...]` or `[...]` a leaf, in the order in which they run;
+    `outfeed` is a list to which outfeeds add an array `[devices, ...]` a leaf.
 
     Raises HloSyntaxError for a module that `check` refuses or that cannot run (an unsupported opcode, shapes that
     contradict each other, a missing computation or parameter), before anything runs; ExecutionError for inputs that do
@@ -83,7 +87,10 @@ def run(
         checked=checked,
         seed=seed,
         custom_calls=custom_calls,
+        infeed=infeed,
     )
+    if outfeed is not None:
+        execution.outfeed = outfeed
     devices = grid.device_count
     budget = _Budget(module, index, max_memory)
     budget.bound_ids(devices)
