@@ -10,9 +10,10 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from hlo_cp2ag.executor.dynamic import MAKE_SIZES, run_with_sizes
 from hlo_cp2ag.executor.plan import ModuleIndex, Plan
 from hlo_cp2ag.executor.registry import BoundError, TooManySteps, execution_error
-from hlo_cp2ag.executor.values import Array, Value, check_value, map_arrays, zeros
+from hlo_cp2ag.executor.values import Array, Bounded, Value, check_value, map_arrays, zeros
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.topology.process_grid import ProcessGrid
@@ -77,6 +78,7 @@ class Execution:
         self._progress = progress
         self._checked = checked
         self._plans: dict[int, Plan] = {}
+        self._has_sizes = any(i.opcode in MAKE_SIZES for i in index.module.instructions())
         self._memo: dict[tuple[int, str], object] = {}
         self._simple: dict[int, str | None] = {}
 
@@ -224,7 +226,11 @@ class Execution:
             step = None
             try:
                 for step in plan.steps:
-                    result = step.function(self, step.instruction, *[values[slot] for slot in step.operands])
+                    operands: list[Any] = [values[slot] for slot in step.operands]
+                    if self._has_sizes and any(isinstance(operand, Bounded) for operand in operands):
+                        result = run_with_sizes(self, step.instruction, step.function, operands)
+                    else:
+                        result = step.function(self, step.instruction, *operands)
                     values[step.slot] = result
                     if self._checked:
                         self._check(step.instruction, result)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from hlo_cp2ag.executor.dynamic import pad_to_static, slice_to_dynamic
 from hlo_cp2ag.executor.ops.lapack import ROUTINES
 from hlo_cp2ag.executor.ops.sorting import sortable
 from hlo_cp2ag.executor.registry import Context, execution_error, op, precheck
@@ -54,6 +55,10 @@ def custom_call(context: Context, instruction: Instruction, *operands: Value) ->
     if target in ("CreateBuffer", "AllocateBuffer"):
         return zeros(instruction.shape)
     arrays = [cast(Array, x) for x in operands]
+    if target == "PadToStatic":
+        return pad_to_static(arrays[0])
+    if target == "SliceToDynamic":
+        return slice_to_dynamic(*arrays)
     try:
         result = ROUTINES[target](instruction, *arrays)
     except (ValueError, IndexError, TypeError, AssertionError, AttributeError) as error:
@@ -135,6 +140,8 @@ def check_custom_call(context: Context, instruction: Instruction) -> None:
         _check_top_k(instruction, operands)
     elif target in ROUTINES:
         _check_routine(instruction, operands)
+    elif target in ("PadToStatic", "SliceToDynamic"):
+        _check_sizes(instruction, operands)
     elif target not in ("CreateBuffer", "AllocateBuffer"):
         raise instruction.error(f"the executor does not know the custom-call {target!r}", hint=_hint(target))
 
@@ -180,3 +187,16 @@ def _check_routine(instruction: Instruction, operands: tuple[Shape, ...]) -> Non
     vector = "gtsv" in target_of(instruction)
     if matrix.rank < (1 if vector else 2):
         raise instruction.error(f"custom-call {target_of(instruction)!r} takes matrices, not {matrix.to_text(False)}")
+
+
+def _check_sizes(instruction: Instruction, operands: tuple[Shape, ...]) -> None:
+    """PadToStatic gives an array and an s32 for each of its dimensions, SliceToDynamic takes that."""
+    inward = target_of(instruction) == "SliceToDynamic"
+    many = operands if inward else instruction.shape.elements if isinstance(instruction.shape, TupleShape) else ()
+    one = instruction.shape if inward else operands[0] if len(operands) == 1 else None
+    scalar = ArrayShape("s32")
+    fits = bool(many) and isinstance(one, ArrayShape) and compatible(one, many[0]) and len(many) == one.rank + 1
+    if not fits or not all(isinstance(s, ArrayShape) and compatible(s, scalar) for s in many[1:]):
+        raise instruction.error(
+            f"custom-call {target_of(instruction)!r} needs an s32[] for each dimension of its array"
+        )
