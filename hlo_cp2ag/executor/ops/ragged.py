@@ -41,29 +41,20 @@ def ragged_dot(context: Context, instruction: Instruction, lhs: Array, rhs: Arra
     before = (*batch, *peers[: peers.index(ragged)]) if sizes.ndim > 2 else ()
     ends = np.cumsum(lift(sizes, "s64").astype(np.int64), axis=-1)
     results = []
+    total = np.zeros((lhs.shape[0], *shape.dimensions), dtype_of(shape.element_type))
     for group in range(sizes.shape[-1]):
         end = ends[..., group]
         start = end - sizes[..., group].astype(np.int64)
-        here = _between(lhs.shape, ragged, before, start, end)
-        part = np.where(here, lhs, np.zeros((), lhs.dtype))
+        part = np.where(_between(lhs.shape, ragged, before, start, end), lhs, np.zeros((), lhs.dtype))
         if ragged in contracting:
             results.append(product(part, rhs))
             continue
         (group_dim,) = integers(instruction, "rhs_group_dims")
-        results.append(product(part, rhs.take([group], axis=group_dim + 1)))
-    if ragged in contracting:
-        if not results:
-            return np.zeros((lhs.shape[0], *shape.dimensions), dtype_of(shape.element_type))
-        return np.stack(results, axis=1)
-    total = np.zeros((lhs.shape[0], *shape.dimensions), dtype_of(shape.element_type))
-    place = len(batch) + free.index(ragged)
-    for group, result in enumerate(results):
-        end = ends[..., group]
-        start = end - sizes[..., group].astype(np.int64)
+        result = product(part, rhs.take([group], axis=group_dim + 1)).reshape(total.shape)
         of_result = tuple((*batch, *free).index(d) for d in before)
-        here = _between(total.shape, place, of_result, start, end)
-        total = np.where(here, result.reshape(total.shape), total)
-    return total
+        here = _between(total.shape, len(batch) + free.index(ragged), of_result, start, end)
+        total = np.where(here, result, total)
+    return np.stack(results, axis=1) if results else total
 
 
 def _between(shape: tuple[int, ...], along: int, before: tuple[int, ...], start: Array, end: Array) -> Array:
