@@ -155,6 +155,7 @@ def command(
     sum_in_one_order()
     show = show or (outputs_path is None and not as_json)
     _refuse_conflicts(in_path, inputs_path, outputs_path, show, as_json)
+    _refuse_feeds(in_path, inputs_path, infeed_path, outfeed_path, outputs_path, show or as_json)
     data = files.read_bytes(in_path)
     module = parse_source(SourceText(files.decode(data, in_path), files.shown(in_path), 1, data))
     module.check()
@@ -246,6 +247,27 @@ def _tool() -> str:
 
 
 # ---- before the run --------------------------------------------------------------------------------------------------
+
+
+def _refuse_feeds(
+    in_path: str,
+    inputs_path: str | None,
+    infeed_path: str | None,
+    outfeed_path: str | None,
+    outputs_path: str | None,
+    to_stdout: bool,
+) -> None:
+    if infeed_path == "-" and "-" in (in_path, inputs_path):
+        raise click.UsageError("stdin cannot be --infeed and the module or --inputs: give one of them a file name")
+    if outfeed_path is None:
+        return
+    if outfeed_path == "-" and (to_stdout or outputs_path == "-"):
+        raise click.UsageError("--outfeed - needs stdout for itself: give --outputs a file name")
+    if outfeed_path != "-" and any(
+        path is not None and path != "-" and files.same_file(path, outfeed_path)
+        for path in (in_path, inputs_path, infeed_path, outputs_path)
+    ):
+        raise click.UsageError(f"--outfeed {outfeed_path} would overwrite another of the files")
 
 
 def _refuse_conflicts(

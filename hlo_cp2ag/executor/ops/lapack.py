@@ -43,7 +43,7 @@ def option(instruction: Instruction, name: str, default: str = "") -> str:
     """A letter of the backend config, `uplo = 76 : ui8`."""
     text = instruction.attribute_text("backend_config")
     found = re.search(rf"\b{name}\s*=\s*(\d+)", text.value_text) if text is not None else None
-    return chr(int(found[1])) if found else default
+    return chr(int(found[1]) % 256) if found else default
 
 
 def element_type_of(instruction: Instruction) -> str:
