@@ -55,6 +55,7 @@ class Execution:
         seed: int = 0,
         custom_calls: Mapping[str, Callable[..., Any]] | None = None,
         infeed: Sequence[Array] = (),
+        max_memory: int | None = None,
     ) -> None:
         """`progress` is called now and then with the number of instructions run; `checked` holds every value against
         its instruction's shape."""
@@ -71,6 +72,8 @@ class Execution:
         self.outfeed: list[Array] = []
         self._infeed = infeed
         self._fed = 0
+        self._held = 0
+        self._max_memory = max_memory
         self._seed = seed
         self._drawn = 0
         self._max_steps = max_steps
@@ -110,6 +113,13 @@ class Execution:
         """The generator of the next random numbers: the n-th one asked for in a run is always the same."""
         self._drawn += 1
         return np.random.default_rng((self._seed, 2, self._drawn))
+
+    def hold(self, instruction: Instruction, size: int) -> None:
+        """Count bytes that feeds and channels hold. Raises BoundError for more than the memory allowed."""
+        self._held += size
+        if self._max_memory is not None and self._held > self._max_memory:
+            message = f"feeds and channels hold more than the {self._max_memory:,} bytes allowed (--max-memory)"
+            raise BoundError(*execution_error(instruction, message).diagnostics)
 
     def next_infeed(self) -> tuple[int, Array | None]:
         """The number of the infeed's next array and that array; None if there is none."""

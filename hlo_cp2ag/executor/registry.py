@@ -77,6 +77,9 @@ class Context(Protocol):
     def random(self) -> np.random.Generator:
         """The generator of the next random numbers: it follows from the run's seed and how many were asked for."""
 
+    def hold(self, instruction: Instruction, size: int) -> None:
+        """Count bytes that stay when an instruction is done, or go if negative. Raises BoundError where it is too many."""
+
     def next_infeed(self) -> tuple[int, Array | None]:
         """The number of the infeed's next array and that array, which now is taken; None if there is none."""
 

@@ -88,6 +88,7 @@ def run(
         seed=seed,
         custom_calls=custom_calls,
         infeed=infeed,
+        max_memory=max_memory,
     )
     if outfeed is not None:
         execution.outfeed = outfeed

@@ -43,7 +43,11 @@ def option(instruction: Instruction, name: str, default: str = "") -> str:
     """A letter of the backend config, `uplo = 76 : ui8`."""
     text = instruction.attribute_text("backend_config")
     found = re.search(rf"\b{name}\s*=\s*(\d+)", text.value_text) if text is not None else None
-    return chr(int(found[1]) % 256) if found else default
+    if found is None:
+        return default
+    if not 65 <= int(found[1]) <= 90:
+        raise execution_error(instruction, f"{name} = {found[1]} is no letter of LAPACK's")
+    return chr(int(found[1]))
 
 
 def element_type_of(instruction: Instruction) -> str:

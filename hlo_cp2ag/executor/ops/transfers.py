@@ -55,6 +55,7 @@ def outfeed(context: Context, instruction: Instruction, operand: Value, token: T
         operand = choose(context.active, operand, mapped(np.zeros_like, operand))
     for leaf in leaves(operand):
         if not isinstance(leaf, Token):
+            context.hold(instruction, leaf.nbytes + 200)  # and what Python takes for an array
             context.outfeed.append(np.broadcast_to(leaf, (context.lanes, *leaf.shape[1:])))
     return TOKEN
 
@@ -104,8 +105,14 @@ def _channel(context: Context, instruction: Instruction) -> deque[Value]:
 def send(context: Context, instruction: Instruction, operand: Value, token: Token) -> Value:
     """Semantics: XLA operation semantics, Send: (operand, context, token)."""
     sources = context.memo(instruction, "sources", lambda: _sources(context, instruction))
-    _channel(context, instruction).append(operand if sources is None else _moved(context, operand, sources))
+    sent = operand if sources is None else _moved(context, operand, sources)
+    context.hold(instruction, _size(sent))
+    _channel(context, instruction).append(sent)
     return (operand, np.zeros(1, np.uint32), TOKEN)
+
+
+def _size(value: Value) -> int:
+    return sum(200 + x.nbytes for x in leaves(value) if not isinstance(x, Token))
 
 
 def _moved(context: Context, operand: Value, sources: Array) -> Value:
@@ -139,6 +146,7 @@ def recv_done(context: Context, instruction: Instruction, operand: tuple[Value, 
             "only what the same module sends is received, in the order of its text",
         )
     data = channel.popleft()
+    context.hold(instruction, -_size(data))
     if [getattr(x, "shape", ())[1:] for x in leaves(data)] != [getattr(x, "shape", ())[1:] for x in leaves(operand[0])]:
         raise execution_error(instruction, "what was sent has another shape than what is to be received")
     return (data, TOKEN)
