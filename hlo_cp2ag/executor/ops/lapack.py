@@ -66,6 +66,8 @@ def _typed(instruction: Instruction, *results: Array) -> Value:
     kinds = _result_types(instruction)
     if len(kinds) != len(results):
         raise execution_error(instruction, f"the routine has {len(results)} results, the shape stated {len(kinds)}")
+    if any(np.iscomplexobj(r) and k.kind != "c" for r, k in zip(results, kinds, strict=True)):
+        raise execution_error(instruction, "the routine's results are complex, and the shape stated is not")
     made = tuple(np.asarray(r).astype(k) for r, k in zip(results, kinds, strict=True))
     return made if isinstance(instruction.shape, TupleShape) else made[0]
 

@@ -11,7 +11,7 @@ from hlo_cp2ag.executor.registry import Context, array_shape, execution_error, i
 from hlo_cp2ag.executor.values import Array, align, array_shape_of, expand
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.ir.shape import ArrayShape, is_complex, is_floating
+from hlo_cp2ag.ir.shape import ArrayShape, is_complex, is_floating, is_integer
 
 
 @op("ragged-dot")
@@ -72,7 +72,9 @@ def _between(shape: tuple[int, ...], along: int, before: tuple[int, ...], start:
 @precheck("ragged-dot")
 def check_ragged_dot(context: Context, instruction: Instruction) -> None:
     """Products of numbers are no elements of a narrower kind."""
-    kinds = [array_shape_of(s).element_type for s in context.operand_shapes(instruction)[:2]]
+    *kinds, sizes = (array_shape_of(s).element_type for s in context.operand_shapes(instruction))
+    if not is_integer(sizes):
+        raise execution_error(instruction, f"ragged-dot: the group sizes have to be integers, not {sizes}")
     result = array_shape(instruction).element_type
     for kind in kinds:
         if (is_complex(kind) and not is_complex(result)) or (
