@@ -18,7 +18,7 @@ from hlo_cp2ag.cli import console, files
 from hlo_cp2ag.cli.flags import flag, grid_flags
 from hlo_cp2ag.cli.grid import grid_warnings, module_grid, read_module
 from hlo_cp2ag.cli.progress import Steps, bar
-from hlo_cp2ag.cli.run_setup import memory_size, read_npz, sum_in_one_order
+from hlo_cp2ag.cli.run_setup import functions_of, in_order, memory_size, outfeed_npz, read_npz, sum_in_one_order
 from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, element_bits, leaves
 from hlo_cp2ag.ir.source import Diagnostic, HloError
@@ -110,6 +110,21 @@ Examples:
     metavar="N",
     help="Stop when more instructions are run, loop iterations included.",
 )
+@flag(
+    "--custom-call",
+    "custom_calls",
+    multiple=True,
+    metavar="NAME=MODULE:FUNCTION",
+    help="The Python function that computes a custom-call's target: numpy arrays in, an array or a tuple out, once for "
+    "each device. Can stand several times.",
+)
+@flag(
+    "--infeed",
+    "infeed_path",
+    metavar="NPZ",
+    help="What infeeds take: f0, f1, ..., one a leaf, in the order in which they run.",
+)
+@flag("--outfeed", "outfeed_path", metavar="NPZ", help="Write what outfeeds put out: f0, f1, ..., each [devices, ...].")
 @flag("-q", "--quiet", is_flag=True, help="No warnings on stderr.")
 def command(
     in_path: str,
@@ -127,6 +142,9 @@ def command(
     trace: str | None,
     max_memory: int,
     max_steps: int | None,
+    custom_calls: tuple[str, ...],
+    infeed_path: str | None,
+    outfeed_path: str | None,
     quiet: bool,
 ) -> int:
     """Run the per-device module IN on replicas x partitions simulated devices, in numpy.
@@ -137,6 +155,7 @@ def command(
     sum_in_one_order()
     show = show or (outputs_path is None and not as_json)
     _refuse_conflicts(in_path, inputs_path, outputs_path, show, as_json)
+    _refuse_feeds(in_path, inputs_path, infeed_path, outfeed_path, outputs_path, show or as_json)
     module = read_module(in_path)
     module.check()
     config = module_grid(module, replica_count, num_partitions, secondary_mesh_count, strict_grid)
@@ -146,6 +165,9 @@ def command(
         for warning in warnings:
             console.warning(warning)
     inputs = None if inputs_path is None else read_npz(inputs_path, max_memory)
+    infeed = [] if infeed_path is None else in_order(read_npz(infeed_path, max_memory), infeed_path)
+    outfeed: list[Array] = []
+    functions = functions_of(custom_calls)
     tracer = None if trace is None else _Tracer(trace, devices)
 
     from hlo_cp2ag.executor.inputs import output_shapes
@@ -168,6 +190,9 @@ def command(
                 max_steps=max_steps,
                 trace=None if tracer is None else (tracer.pattern, tracer),
                 progress=steps,
+                custom_calls=functions,
+                infeed=infeed,
+                outfeed=outfeed,
             )
     except HloError as error:
         raise _explained(error, module, config, inputs, inputs_path) from None
@@ -177,6 +202,8 @@ def command(
         console.warning(module.source.diagnostic(module.entry.name_span.start, message, severity="warning"))
     if outputs_path is not None:
         files.write_bytes(outputs_path, _npz(outputs, shapes))
+    if outfeed_path is not None:
+        files.write_bytes(outfeed_path, outfeed_npz(outfeed))
     if as_json:
         report = {
             "tool": _tool(),
@@ -217,6 +244,27 @@ def _tool() -> str:
 
 
 # ---- before the run --------------------------------------------------------------------------------------------------
+
+
+def _refuse_feeds(
+    in_path: str,
+    inputs_path: str | None,
+    infeed_path: str | None,
+    outfeed_path: str | None,
+    outputs_path: str | None,
+    to_stdout: bool,
+) -> None:
+    if infeed_path == "-" and "-" in (in_path, inputs_path):
+        raise click.UsageError("stdin cannot be --infeed and the module or --inputs: give one of them a file name")
+    if outfeed_path is None:
+        return
+    if outfeed_path == "-" and (to_stdout or outputs_path == "-"):
+        raise click.UsageError("--outfeed - needs stdout for itself: give --outputs a file name")
+    if outfeed_path != "-" and any(
+        path is not None and path != "-" and files.same_file(path, outfeed_path)
+        for path in (in_path, inputs_path, infeed_path, outputs_path)
+    ):
+        raise click.UsageError(f"--outfeed {outfeed_path} would overwrite another of the files")
 
 
 def _refuse_conflicts(

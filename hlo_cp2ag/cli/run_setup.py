@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -74,3 +75,49 @@ def read_npz(path: str, max_memory: int) -> dict[str, Array]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or repr(error)
         raise HloError(f"{name}: error: cannot read it: {reason.splitlines()[0]}") from None
     return arrays
+
+
+def functions_of(texts: tuple[str, ...]) -> dict[str, Callable[..., Any]]:
+    """The functions that `NAME=module:function` name. Raises click.BadParameter for what cannot be loaded."""
+    import importlib
+    import sys
+
+    found: dict[str, Callable[..., Any]] = {}
+    for text in texts:
+        target, _, place = text.rpartition("=")
+        module_name, _, name = place.partition(":")
+        if not target or not module_name or not name:
+            raise click.BadParameter(f"{text!r}: write NAME=module:function", param_hint="--custom-call")
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        try:
+            function: Any = importlib.import_module(module_name)
+            for part in name.split("."):
+                function = getattr(function, part)
+        except Exception as error:
+            message = f"{place} cannot be loaded: {type(error).__name__}: {error}"
+            raise click.BadParameter(message, param_hint="--custom-call") from None
+        if not callable(function):
+            raise click.BadParameter(f"{place} is no function", param_hint="--custom-call")
+        found[target] = function
+    return found
+
+
+def in_order(arrays: dict[str, Array], path: str) -> list[Array]:
+    """The arrays f0, f1, ... of an infeed. Raises HloError where one is missing or named otherwise."""
+    missing = next((f"f{i}" for i in range(len(arrays)) if f"f{i}" not in arrays), None)
+    if missing is not None:
+        raise HloError(f"{files.shown(path)}: error: an infeed has arrays f0, f1, ...; there is no {missing}")
+    return [arrays[f"f{i}"] for i in range(len(arrays))]
+
+
+def outfeed_npz(arrays: list[Array]) -> bytes:
+    """An npz file f0, f1, ...; types that numpy lacks as unsigned integers of the same width."""
+    import io
+
+    import numpy as np
+
+    stream = io.BytesIO()
+    packed = [a if a.dtype.kind in "biufc" else np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}") for a in arrays]
+    np.savez(stream, **{f"f{i}": a for i, a in enumerate(packed)})  # type: ignore[arg-type]
+    return stream.getvalue()

@@ -61,6 +61,8 @@ class Xla:
     def run(self, text: str, inputs: list[Array], level: str) -> list[Array]:
         """The result's leaves `[devices, ...]`; inputs are `[devices, ...]` or `[1, ...]`. Raises Unsupported, and
         whatever XLA raises."""
+        if "lapack_" in text:
+            load_lapack()
         module = self._hlo.hlo_module_from_text(text)
         if level == "scheduled":
             executable = self._compile_scheduled(module)
@@ -147,6 +149,11 @@ class Xla:
             for output, wanted in zip(outputs, is_array, strict=True)
             if wanted
         ]
+
+
+def load_lapack() -> None:
+    """Gives jaxlib's LAPACK kernels the routines, which it takes out of scipy; without them, calls crash."""
+    importlib.import_module("jaxlib.lapack")._lapack.initialize()
 
 
 def _require(package: str) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import from_bits, to_bits
+from hlo_cp2ag.executor.dynamic import filled
 from hlo_cp2ag.executor.plan import ModuleIndex
 from hlo_cp2ag.executor.registry import ExecutionError
-from hlo_cp2ag.executor.values import TOKEN, Array, Token, Value, array_shape_of, collapse, leaves
+from hlo_cp2ag.executor.values import TOKEN, Array, Bounded, Token, Value, array_shape_of, collapse, leaves, sizes_of
 from hlo_cp2ag.ir.element_types import NUMPY_NAMES, dtype_of, integer_range
 from hlo_cp2ag.ir.module import HloModule
 from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, TupleShape, element_bits, is_complex, is_integer
@@ -181,6 +182,10 @@ def _refuse_more_than(bits: Array, most: int, element_type: str, name: str) -> N
 
 
 def unpack_value(value: Value, devices: int) -> list[Array]:
-    """The arrays of a result in order, `[devices, ...]` each: read-only views where devices agree."""
-    return [np.broadcast_to(a, (devices, *a.shape[1:])) if a.shape[0] != devices else a
-            for a in leaves(value) if not isinstance(a, Token)]  # fmt: skip
+    """The arrays of a result in order, `[devices, ...]` each: read-only views where devices agree.
+
+    Dynamic dimensions have their bound's size, and zeros behind the elements.
+    """
+    plain = [filled(a, sizes_of(a), 0) if isinstance(a, Bounded) else a
+             for a in leaves(value) if not isinstance(a, Token)]  # fmt: skip
+    return [np.broadcast_to(a, (devices, *a.shape[1:])) if a.shape[0] != devices else a for a in plain]

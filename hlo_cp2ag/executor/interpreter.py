@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from hlo_cp2ag.executor.dynamic import MAKE_SIZES, run_with_sizes
 from hlo_cp2ag.executor.plan import ModuleIndex, Plan
 from hlo_cp2ag.executor.registry import BoundError, TooManySteps, execution_error
-from hlo_cp2ag.executor.values import Array, Value, check_value, map_arrays, zeros
+from hlo_cp2ag.executor.values import Array, Bounded, Value, check_value, map_arrays, zeros
 from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.shape import Shape
 from hlo_cp2ag.topology.process_grid import ProcessGrid
@@ -50,6 +52,10 @@ class Execution:
         trace: Trace | None = None,
         progress: Callable[[int], None] | None = None,
         checked: bool = False,
+        seed: int = 0,
+        custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+        infeed: Sequence[Array] = (),
+        max_memory: int | None = None,
     ) -> None:
         """`progress` is called now and then with the number of instructions run; `checked` holds every value against
         its instruction's shape."""
@@ -61,11 +67,21 @@ class Execution:
         self.active: Array | None = None
         self.fill_elided = fill_elided
         self.steps = 0
+        self.custom_calls = custom_calls or {}
+        self.channels: dict[int, deque[Value]] = {}
+        self.outfeed: list[Array] = []
+        self._infeed = infeed
+        self._fed = 0
+        self._held = 0
+        self._max_memory = max_memory
+        self._seed = seed
+        self._drawn = 0
         self._max_steps = max_steps
         self._trace = trace
         self._progress = progress
         self._checked = checked
         self._plans: dict[int, Plan] = {}
+        self._has_sizes = any(i.opcode in MAKE_SIZES for i in index.module.instructions())
         self._memo: dict[tuple[int, str], object] = {}
         self._simple: dict[int, str | None] = {}
 
@@ -92,6 +108,26 @@ class Execution:
         if key not in self._memo:
             self._memo[key] = make()
         return self._memo[key]  # type: ignore[return-value]
+
+    def random(self) -> np.random.Generator:
+        """The generator of the next random numbers: the n-th one asked for in a run is always the same."""
+        self._drawn += 1
+        return np.random.default_rng((self._seed, 2, self._drawn))
+
+    def hold(self, instruction: Instruction, size: int) -> None:
+        """Count bytes that feeds and channels hold. Raises BoundError for more than the memory allowed."""
+        self._held += size
+        if self._max_memory is not None and self._held > self._max_memory:
+            message = f"feeds and channels hold more than the {self._max_memory:,} bytes allowed (--max-memory)"
+            raise BoundError(*execution_error(instruction, message).diagnostics)
+
+    def next_infeed(self) -> tuple[int, Array | None]:
+        """The number of the infeed's next array and that array; None if there is none."""
+        number = self._fed
+        if number >= len(self._infeed):
+            return number, None
+        self._fed += 1
+        return number, self._infeed[number]
 
     def wrapped(self, instruction: Instruction) -> Instruction:
         """The instruction that a sugared async start is about."""
@@ -150,9 +186,12 @@ class Execution:
         """A computation's plan, made once."""
         plan = self._plans.get(id(computation))
         if plan is None:
-            keep = self._trace.wants if self._trace is not None else lambda _: False
-            plan = self._plans[id(computation)] = self.index.plan(computation, keep)
+            plan = self._plans[id(computation)] = self.index.plan(computation, self._keeps)
         return plan
+
+    def _keeps(self, instruction: Instruction) -> bool:
+        """Whether an instruction is run though the root does not need it."""
+        return self.index.has_effect(instruction) or (self._trace is not None and self._trace.wants(instruction))
 
     def run_entry(self, args: Sequence[Value]) -> Value:
         """What the module returns. Raises ExecutionError."""
@@ -197,7 +236,11 @@ class Execution:
             step = None
             try:
                 for step in plan.steps:
-                    result = step.function(self, step.instruction, *[values[slot] for slot in step.operands])
+                    operands: list[Any] = [values[slot] for slot in step.operands]
+                    if self._has_sizes and any(isinstance(operand, Bounded) for operand in operands):
+                        result = run_with_sizes(self, step.instruction, step.function, operands)
+                    else:
+                        result = step.function(self, step.instruction, *operands)
                     values[step.slot] = result
                     if self._checked:
                         self._check(step.instruction, result)

@@ -203,13 +203,13 @@ class _Estimate:
             return self._conditional(instruction, operands)
         differs = any_of(operands)
         extra = 0
-        if opcode in ("partition-id", "replica-id"):
+        if opcode in ("partition-id", "replica-id", "rng", "infeed", "recv", "recv-done") or opcode == "send":
             differs = execution.lanes > 1
         elif opcode in ("collective-permute", "collective-permute-start"):
             differs = differs or bool((permute_map(execution, instruction) < 0).any())
         elif opcode in ("all-gather", "all-reduce", "all-gather-start", "all-reduce-start"):
             differs = differs and len(group_table(execution, instruction).groups) > 1
-        elif opcode in ("reduce-scatter", "all-to-all", "collective-broadcast"):
+        elif opcode in ("reduce-scatter", "all-to-all", "collective-broadcast", "ragged-all-to-all"):
             differs = True
         if opcode == "iota":
             extra = 16 * _line(instruction)

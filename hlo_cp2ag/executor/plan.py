@@ -18,6 +18,8 @@ CALLING_ATTRIBUTES = tuple(
 )
 """The attributes that name computations or hold them."""
 
+_EFFECTS = frozenset(("infeed", "outfeed", "send", "send-done", "recv", "recv-done"))
+"""Opcodes that are run whether or not somebody needs their result."""
 _RESERVED = OPCODES | PRIMITIVE_TYPES
 
 
@@ -68,6 +70,7 @@ class ModuleIndex:
         self._operand_shapes: dict[int, tuple[Shape, ...]] = {}
         self._called: dict[tuple[int, str], tuple[Computation, ...]] = {}
         self._parameters: dict[int, tuple[Instruction, ...]] = {}
+        self._has_effect: dict[int, bool] = {}
         self._wrapped: dict[int, Instruction] = {}
         self._kept: list[Instruction] = []  # instructions are known by their ids here, so none may be freed
 
@@ -205,6 +208,21 @@ class ModuleIndex:
                 elif computations:
                     found[attribute.name] = computations[0]
         return found
+
+    def has_effect(self, instruction: Instruction) -> bool:
+        """Whether it does something besides computing its result, or calls what does."""
+        if instruction.opcode in _EFFECTS:
+            return True
+        if instruction.opcode.startswith("custom-call"):
+            return bool(instruction.attribute("custom_call_has_side_effect", False))
+        return any(map(self._computation_has_effect, self.all_called(instruction).values()))
+
+    def _computation_has_effect(self, computation: Computation) -> bool:
+        known = self._has_effect.get(id(computation))
+        if known is None:
+            found = any(self.has_effect(node.instruction) for node in self.nodes(computation))
+            known = self._has_effect[id(computation)] = found
+        return known
 
     def parameters(self, computation: Computation) -> tuple[Instruction, ...]:
         """A computation's parameters by number. Raises HloSyntaxError if one is missing or there twice."""

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
 
 from hlo_cp2ag.executor.values import Array, Value, array_shape_of
 from hlo_cp2ag.ir.module import Computation, Instruction
@@ -37,6 +40,12 @@ class Context(Protocol):
     """Whether lanes are elements of arrays and not devices; collectives and ids are errors there."""
     active: Array | None
     """Which lanes are here, bool `[lanes]`; None while all are."""
+    custom_calls: Mapping[str, Callable[..., Any]]
+    """What the caller supplies for custom-calls, by target."""
+    channels: dict[int, deque[Value]]
+    """What was sent on a channel and is not yet received."""
+    outfeed: list[Array]
+    """What outfeeds have put out, an array `[devices, *dimensions]` a leaf."""
     steps: int
     """How many instructions have been run."""
 
@@ -64,6 +73,15 @@ class Context(Protocol):
 
     def memo(self, instruction: Instruction, what: str, make: Callable[[], T]) -> T:
         """What `make` returns, made once in a run for each instruction and `what`: parsed constants, group tables."""
+
+    def random(self) -> np.random.Generator:
+        """The generator of the next random numbers: it follows from the run's seed and how many were asked for."""
+
+    def hold(self, instruction: Instruction, size: int) -> None:
+        """Count bytes that stay when an instruction is done, or go if negative. Raises BoundError where it is too many."""
+
+    def next_infeed(self) -> tuple[int, Array | None]:
+        """The number of the infeed's next array and that array, which now is taken; None if there is none."""
 
     def wrapped(self, instruction: Instruction) -> Instruction:
         """The instruction that a sugared async start is about: the reduce-scatter of a `reduce-scatter-start(...)`."""

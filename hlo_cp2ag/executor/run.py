@@ -42,6 +42,9 @@ def run(
     trace: TraceRequest | None = None,
     progress: Callable[[int], None] | None = None,
     checked: bool = False,
+    custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+    infeed: Sequence[Any] = (),
+    outfeed: list[Array] | None = None,
 ) -> list[Array]:
     """What the module computes: one array `[devices, *dimensions]` per leaf of the result, in order.
 
@@ -56,7 +59,10 @@ def run(
     number of instructions run, loop iterations included. `trace` is a regular expression and a function that gets each
     matching instruction, its value `[1 or devices, ...]`, and a bool array `[devices]` that says which devices compute
     it, None for all. `progress` is told the number of instructions run. `checked` holds every value against its stated
-    shape.
+    shape. `custom_calls` has a function for custom-calls that are not known here, by target: it gets a numpy array
+    `[*dimensions]` an operand leaf and returns the result's array, or a tuple of arrays, once for each device.
+    `infeed` has what infeeds take, an array `[devices, ...]` or `[...]` a leaf, in the order in which they run;
+    `outfeed` is a list to which outfeeds add an array `[devices, ...]` a leaf.
 
     Raises HloSyntaxError for a module that `check` refuses or that cannot run (an unsupported opcode, shapes that
     contradict each other, a missing computation or parameter), before anything runs; ExecutionError for inputs that do
@@ -79,7 +85,13 @@ def run(
         trace=None if trace is None else Trace(re.compile(trace[0]), trace[1]),
         progress=progress,
         checked=checked,
+        seed=seed,
+        custom_calls=custom_calls,
+        infeed=infeed,
+        max_memory=max_memory,
     )
+    if outfeed is not None:
+        execution.outfeed = outfeed
     devices = grid.device_count
     budget = _Budget(module, index, max_memory)
     budget.bound_ids(devices)

@@ -12,7 +12,7 @@ from hlo_cp2ag.executor.plan import CALLING_ATTRIBUTES, ModuleIndex, Node, funct
 from hlo_cp2ag.executor.registry import Context, find_precheck
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Computation, Instruction
-from hlo_cp2ag.ir.shape import ArrayShape, BufferShape, Shape, leaves
+from hlo_cp2ag.ir.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, leaves
 from hlo_cp2ag.ir.shape_inference import ShapeInferenceError, check_layout, check_meaning, check_shape
 from hlo_cp2ag.text.opcodes import split_opcode
 
@@ -133,8 +133,10 @@ def _refuse_shape(context: Context, instruction: Instruction) -> None:
     """Raise HloSyntaxError for a shape that no array has."""
     for leaf in leaves(instruction.shape):
         array = leaf.array if isinstance(leaf, BufferShape) else leaf
-        if array.is_dynamic:
-            raise instruction.error(f"the executor does not support dynamic dimensions: {array.to_text(False)}")
+        if UNBOUNDED in array.dimensions:
+            raise instruction.error(
+                f"the executor does not support dynamic dimensions without a bound: {array.to_text(False)}"
+            )
         if array.rank > _MOST_DIMENSIONS:
             raise instruction.error(
                 f"the executor does not support {array.rank} dimensions, {_MOST_DIMENSIONS} are the most"

@@ -18,6 +18,35 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 """A numpy array `[lanes, *dimensions]` with `lanes` 1 or n."""
 
 
+class Bounded(np.ndarray[Any, Any]):
+    """An array whose dimensions may hold fewer elements than they have room for; what is behind them does not count.
+
+    Most numpy functions give plain arrays of it; `bounded` makes one.
+    """
+
+    sizes: dict[int, Array]
+    """By dimension: how many of its elements are there, s64 `[lanes]`, for those that may have fewer."""
+
+    def __array_finalize__(self, other: object) -> None:
+        """A view of it says nothing of sizes by itself."""
+        self.sizes = {}
+
+
+def bounded(array: Array, sizes: dict[int, Array]) -> Array:
+    """The array with sizes, a plain one if there are none."""
+    plain = array.view(np.ndarray)
+    if not sizes:
+        return plain
+    made = plain.view(Bounded)
+    made.sizes = dict(sizes)
+    return made
+
+
+def sizes_of(value: object) -> dict[int, Array]:
+    """The sizes of a value's dimensions that may hold fewer elements than they have room for."""
+    return value.sizes if isinstance(value, Bounded) else {}
+
+
 class Token:
     """The value of a `token[]`; there is one."""
 
@@ -108,8 +137,13 @@ def choose(mask: Array, chosen: Value, other: Value) -> Value:
     def pick(a: Array, b: Array) -> Array:
         if a is b:
             return a
-        a, b = (expand(x, mask.shape[0]) for x in (a, b))
-        return np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+        sizes = {
+            d: np.where(mask, *(sizes_of(x).get(d, np.full(1, x.shape[d + 1])) for x in (a, b)))
+            for d in sorted({*sizes_of(a), *sizes_of(b)})
+        }
+        a, b = (expand(x.view(np.ndarray), mask.shape[0]) for x in (a, b))
+        found = np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+        return bounded(found, sizes)
 
     return map_arrays(pick, chosen, other)
 

@@ -40,6 +40,19 @@ _FUNCTIONS = frozenset(
         *("sqrt", "rsqrt", "cbrt", "erf", "power", "atan2", "acosh", "asinh", "atanh", "cosh", "sinh", "acos", "asin"),
     )
 )
+_HEAVY = {
+    "rng-bit-generator": 72,
+    "rng": 48,
+    "stochastic-convert": 96,
+    "mulhi": 160,
+    "ragged-all-to-all": 16,
+    "ragged-dot": 48,
+    "scaled-dot": 64,
+    "batch-norm-training": 80,
+    "batch-norm-inference": 64,
+    "batch-norm-grad": 120,
+}
+"""Bytes for each element of the largest operand or result."""
 CONVOLUTION_ROOM = 1 << 26
 """Bytes that a convolution's windows laid out as rows may take at one time, copies for their product included."""
 
@@ -50,6 +63,13 @@ def working_room(instruction: Instruction, operands: tuple[Shape, ...], size: in
     room = 2 * size  # gathering before the result is laid out takes a second or third copy
     if opcode in ("reduce-window", "select-and-scatter"):
         room += _windows_room(instruction, [array_shape_of(leaf) for shape in operands for leaf in leaves(shape)])
+    if opcode == "custom-call":
+        given = [array_shape_of(leaf) for shape in operands for leaf in leaves(shape)]
+        room += 64 * sum(shape.element_count for shape in given if shape.is_data)
+    if opcode in _HEAVY:
+        room += _HEAVY[opcode] * max(
+            shape.element_count for shape in map(array_shape_of, leaves(TupleShape((instruction.shape, *operands))))
+        )
     if isinstance(instruction.shape, TupleShape) or not array_shape_of(instruction.shape).is_data:
         return room
     result = array_shape_of(instruction.shape)

@@ -221,7 +221,15 @@ def _is_limit(error: HloError | MemoryError) -> bool:
     if isinstance(error, (BoundError, MemoryError)):
         return True
     message = _message(error)
-    return message.startswith(("the executor does not support", "an elided constant"))
+    return message.startswith(_LIMITS) or "calls back into the Python program" in message
+
+
+_LIMITS = (
+    *("the executor does not support", "the executor does not know", "an elided constant"),
+    *("no array is left in the infeed", "nothing has been sent on channel"),
+    *("send: a transfer to or from the host", "recv: a transfer to or from the host"),
+)
+"""How messages begin that say nothing against a module: another engine may run it."""
 
 
 def _message(error: HloError) -> str:

@@ -609,8 +609,9 @@ MODULES: dict[str, tuple[str, list[str], str]] = {
     "unsupported_opcode": (
         RING.replace("multiply(%y, %two)", 'custom-call(%y), custom_call_target="f"'),
         [],
-        "m.hlo:8:4: error: the executor does not support the opcode 'custom-call'\n"
-        '    %m = bf16[3]{0} custom-call(%y), custom_call_target="f"\n     ^\n',
+        "m.hlo:8:4: error: the executor does not know the custom-call 'f'\n"
+        '    %m = bf16[3]{0} custom-call(%y), custom_call_target="f"\n     ^\n'
+        "  hint: --custom-call 'f=module:function' supplies it\n",
     ),
     "elided": (
         RING.replace("{1, 2, 0.5}", "{...}"),

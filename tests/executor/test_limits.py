@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -156,8 +157,33 @@ def test_random_inputs_are_estimated_before_they_are_made(peak: Peak) -> None:
             ["f32[600000]", "f32[300000]", "f32[]"],
             "f32[600000] select-and-scatter(p0, p1, p2), window={size=2 stride=2}, select=ge, scatter=sum_f32",
         ),
+        (["u64[2]"], "(u64[2], u32[500000]) rng-bit-generator(p0), algorithm=rng_three_fry"),
+        (["u64[3]"], "(u64[3], u8[500000]) rng-bit-generator(p0), algorithm=rng_philox"),
+        (["u64[3]"], "(u64[3], u64[500000]) rng-bit-generator(p0), algorithm=rng_default"),
+        (["bf16[]", "bf16[]"], "bf16[500000] rng(p0, p1), distribution=rng_uniform"),
+        (["s8[]", "s8[]"], "s8[500000] rng(p0, p1), distribution=rng_uniform"),
+        (["f32[300000]", "u32[300000]"], "s8[300000] stochastic-convert(p0, p1)"),
+        (["s8[300000]", "s8[300000]"], "s8[300000] mulhi(p0, p1)"),
+        (
+            ["bf16[1000,300]", "bf16[300]", "bf16[300]"],
+            "(bf16[1000,300], bf16[300], bf16[300]) batch-norm-training(p0, p1, p2), epsilon=0.1, feature_index=1",
+        ),
+        (
+            ["f32[1000,300]", "f32[300]", "f32[300]", "f32[300]", "f32[1000,300]"],
+            "(f32[1000,300], f32[300], f32[300]) batch-norm-grad(p0, p1, p2, p3, p4), epsilon=0.1, feature_index=1",
+        ),
+        (
+            ["f32[600,300]", "f32[4,300,500]", "s32[4]"],
+            "f32[600,500] ragged-dot(p0, p1, p2), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+            "lhs_ragged_dims={0}, rhs_group_dims={0}",
+        ),
+        (
+            ["f8e4m3fn[600,300]", "f8e4m3fn[500,300]", "f8e8m0fnu[600,1]", "f8e8m0fnu[1,1]"],
+            "f32[600,500] scaled-dot(p0, p1, p2, p3), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        ),
+        (["f32[400,400]"], '(f32[400,400], f32[400]) custom-call(p0), custom_call_target="lapack_sgeqrf_ffi"'),
     ],
-    ids=lambda value: value.split("(")[0].replace("[", " ").split()[-1] if isinstance(value, str) else "",
+    ids=lambda value: re.findall(r"([a-z][\w-]*)\(", value)[0] if isinstance(value, str) else "",
 )
 def test_a_run_takes_no_more_than_was_estimated(peak: Peak, parameters: list[str], instruction: str) -> None:
     given = "".join(f"  p{n} = {shape} parameter({n})\n" for n, shape in enumerate(parameters))

@@ -319,7 +319,7 @@ def test_an_opcode_that_the_executor_lacks_is_not_held_against_a_module() -> Non
             found = executor(before, after, forced=forced)
             assert found.verdict == "not shown"
             assert found.reason == (
-                f"{which} cannot be run: after.hlo:5:6: the executor does not support the opcode 'custom-call'"
+                f"{which} cannot be run: after.hlo:5:6: the executor does not know the custom-call 'f'"
             )
 
 

@@ -188,6 +188,9 @@ class Xla:
         import jax
         import jaxlib._hlo as hlo
         import jaxlib._jax as runtime
+        from jaxlib import lapack
+
+        lapack._lapack.initialize()  # else a call of one of its routines crashes
         from jax.extend import xla as hooks
 
         jax.config.update("jax_enable_x64", True)

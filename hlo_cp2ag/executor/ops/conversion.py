@@ -6,6 +6,7 @@ import numpy as np
 
 from hlo_cp2ag.executor.arithmetic import from_bits, lift, round_to, to_bits, wrap
 from hlo_cp2ag.executor.layouts import major_to_minor, memory_places, tiles_of
+from hlo_cp2ag.executor.ops.elementwise import as_type
 from hlo_cp2ag.executor.ops.unary import operand_type
 from hlo_cp2ag.executor.registry import Context, array_shape, integer, op
 from hlo_cp2ag.executor.values import Array, Value, array_shape_of
@@ -76,7 +77,7 @@ def reduce_precision(context: Context, instruction: Instruction, x: Array) -> Ar
     What the format's exponents cannot hold becomes infinite or zero (there are no denormals); NaN stays as it is.
     """
     exponent_bits, mantissa_bits = integer(instruction, "exponent_bits"), integer(instruction, "mantissa_bits")
-    element_type = array_shape(instruction).element_type
+    element_type = array_shape_of(context.operand_shapes(instruction)[0]).element_type
     width, own_mantissa = element_bits(element_type), _MANTISSA_BITS[element_type]
     own_exponent = width - 1 - own_mantissa
     bits = to_bits(x, element_type)
@@ -97,7 +98,7 @@ def reduce_precision(context: Context, instruction: Instruction, x: Array) -> Ar
         rounded = np.where(too_large, sign | field, np.where(too_small, sign, rounded))
     result = from_bits(rounded.astype(bits.dtype), element_type)
     nan = np.isnan(lift(x, element_type))
-    return np.where(nan, x, result) if nan.any() else result
+    return as_type(np.where(nan, x, result) if nan.any() else result, array_shape(instruction).element_type)
 
 
 # ---- bits ------------------------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hlo_cp2ag.executor.arithmetic import lift, lower, round_to
-from hlo_cp2ag.executor.registry import Context, array_shape, op
-from hlo_cp2ag.executor.values import Array, array_shape_of
+from hlo_cp2ag.executor.arithmetic import lift, lower, round_to, wrap
+from hlo_cp2ag.executor.registry import Context, array_shape, execution_error, op, precheck
+from hlo_cp2ag.executor.values import Array, align, array_shape_of
 from hlo_cp2ag.ir.element_types import dtype_of
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.ir.shape import element_bits, is_floating
+from hlo_cp2ag.ir.shape import element_bits, is_floating, is_integer
 
 UNARY: dict[str, Callable[[Array, str], Array]] = {}
 """By opcode: the op on one array of an element type, `[...]` to `[...]`, in that element type."""
@@ -347,3 +347,19 @@ _shift("shift-right-logical", shift_right_logical)
 def complex_(context: Context, instruction: Instruction, real: Array, imaginary: Array) -> Array:
     """Semantics: XLA operation semantics, Complex: a complex number of two real parts."""
     return make_complex(real, imaginary, dtype_of(array_shape(instruction).element_type))
+
+
+@op("mulhi")
+def mulhi(context: Context, instruction: Instruction, a: Array, b: Array) -> Array:
+    """Semantics: XLA, HloOpcode::kMulhi: the upper half of the product of two integers of one type."""
+    element_type = array_shape(instruction).element_type
+    x, y = (lift(v, element_type).astype(object) for v in align(a, b))
+    upper: Array = (x * y) >> element_bits(element_type)
+    return wrap(upper.astype(np.uint64 if element_type == "u64" else np.int64), element_type)
+
+
+@precheck("mulhi")
+def check_mulhi(context: Context, instruction: Instruction) -> None:
+    """It takes integers."""
+    if not is_integer(array_shape(instruction).element_type):
+        raise execution_error(instruction, "mulhi: takes integer elements")

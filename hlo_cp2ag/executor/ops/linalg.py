@@ -107,14 +107,14 @@ def dot(context: Context, instruction: Instruction, lhs: Array, rhs: Array, *met
     """
     shape = array_shape(instruction)
     left, right = (array_shape_of(s).element_type for s in context.operand_shapes(instruction)[:2])
-    a, batch, free_left = _as_matrices(instruction, lhs, "lhs")
-    b, _, free_right = _as_matrices(instruction, rhs, "rhs")
+    a, batch, free_left = as_matrices(instruction, lhs, "lhs")
+    b, _, free_right = as_matrices(instruction, rhs, "rhs")
     product = multiply_matrices(a, b.swapaxes(-1, -2), (left, right), shape.element_type)
     result: Array = product.reshape(product.shape[0], *batch, *free_left, *free_right)
     return result
 
 
-def _as_matrices(instruction: Instruction, x: Array, side: str) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
+def as_matrices(instruction: Instruction, x: Array, side: str) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
     """An operand as `[lanes, batch, free, contracting]`, and its batch and free sizes."""
     batch = integers(instruction, f"{side}_batch_dims")
     contracting = integers(instruction, f"{side}_contracting_dims")

@@ -127,12 +127,6 @@ def reshape(context: Context, instruction: Instruction, x: Array) -> Array:
     return result
 
 
-@op("get-dimension-size")
-def get_dimension_size(context: Context, instruction: Instruction, x: Array) -> Array:
-    """Semantics: XLA operation semantics, GetDimensionSize; no dimension is dynamic here."""
-    return np.full((1,), x.shape[1 + integers(instruction, "dimensions")[0]], np.int32)
-
-
 @op("transpose")
 def transpose(context: Context, instruction: Instruction, x: Array) -> Array:
     """Semantics: XLA operation semantics, Transpose: dimension i of the result is the operand's `dimensions[i]`."""
