@@ -24,7 +24,11 @@ def parse_json(text: str, path: str) -> tuple[SourceText, Any]:
     """The same of a text that was read already."""
     source = SourceText(text, files.shown(path))
     try:
-        return source, json.loads(text)
+        return source, json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
+    except _NotJson as error:
+        raise source.error(max(0, text.rfind(error.word)), str(error)) from None
+    except RecursionError:
+        raise source.error(0, "it nests too deeply") from None
     except json.JSONDecodeError as error:
         message = "no JSON here: the text is empty" if not text.strip() else f"this is no JSON: {error.msg}"
         raise source.error(error.pos, message) from None
@@ -32,10 +36,31 @@ def parse_json(text: str, path: str) -> tuple[SourceText, Any]:
         raise source.error(0, "some number in it has too many digits") from None
 
 
+class _NotJson(Exception):  # noqa: N818
+    """What Python's reader lets pass."""
+
+    def __init__(self, message: str, word: str) -> None:
+        super().__init__(message)
+        self.word = word
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _NotJson(f"the key {key!r} is given twice", json.dumps(key))
+        found[key] = value
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise _NotJson(f"this is no JSON: {word} is no number", word)
+
+
 def place(text: str, path: Sequence[str | int]) -> int:
     """The offset at which the value stands to which `path` (keys, places in lists) leads, as far as it leads.
 
-    `text` is JSON. Of keys that are given twice the last one counts, as for `json.loads`.
+    `text` is JSON without repeated keys.
     """
     at = _skip(text, 0)
     for step in path:

@@ -424,6 +424,7 @@ def tp(in_path: str, names: tuple[str, ...], opcodes: str, as_json: bool, quiet:
     """
     from hlo_cp2ag.cli import rank_rows
     from hlo_cp2ag.ir.device_groups import IotaReplicaGroups
+    from hlo_cp2ag.ir.find import CALLING
     from hlo_cp2ag.topology.collective_ops import GROUPED
     from hlo_cp2ag.topology.iota_lists import iota_form
     from hlo_cp2ag.topology.replica_groups import group_list
@@ -435,7 +436,8 @@ def tp(in_path: str, names: tuple[str, ...], opcodes: str, as_json: bool, quiet:
             raise click.UsageError(f"--opcodes: {opcode!r} has no replica groups; these have: {', '.join(GROUPED)}")
     module = _read(in_path)
     for name in names:
-        if not named_computations(module, name):
+        # A module without a loop has no body: that is an answer, and only a name that means nothing is a mistake.
+        if name not in CALLING and not named_computations(module, name):
             hint = "names of computations, or attributes that call them: " + ", ".join(
                 computation.name for computation in module.computations if computation.name
             )

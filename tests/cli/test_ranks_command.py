@@ -503,3 +503,25 @@ def test_places_in_json() -> None:
         (('a"', 9), "[10"),
     ):
         assert text[place(text, path) :].startswith(begins), path  # type: ignore[arg-type]
+
+
+def test_tp_of_an_attribute_that_the_module_lacks_is_empty(folder: Path) -> None:
+    outcome = cp2ag("ranks", "tp", "m.hlo", "--scan", "branch_computations", "--json", cwd=folder)
+    assert outcome.code == 0
+    assert json.loads(outcome.text)["replica_groups"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"CCInfo": {"replica_groups": [[[0,1]]], "replica_groups": [[[0,1,2,3]]]}}',
+         "d.json:1:42: error: the key 'replica_groups' is given twice"),
+        ('{"CCInfo": {"replica_groups": [[[0,1]]]}, "x": NaN}', "d.json:1:48: error: this is no JSON: NaN is no number"),
+        ("[" * 100_000, "d.json:1:1: error: it nests too deeply"),
+    ],
+)  # fmt: skip
+def test_world_size_of_what_only_python_takes_for_json(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "d.json").write_text(text)
+    outcome = cp2ag("ranks", "world-size", "d.json", cwd=tmp_path)
+    assert (outcome.code, outcome.stdout) == (2, b"")
+    assert outcome.stderr.startswith(says)
