@@ -230,6 +230,8 @@ def test_scheduled_variadic_permutes(judge: Judge, count: int, pairs: str) -> No
 # --------------------------------------------------------------------------------------------------------------------
 # Modules from elsewhere
 
+# The index is computed before the done, so that the gather runs meanwhile; XLA prints the slice's first operand first.
+ASYNC = re.compile(r" collective-permute-start\(")
 VARIADIC = re.compile(r" collective-permute\(%[^%()]*%")
 
 
@@ -246,7 +248,7 @@ def test_hand_written_fixtures(judge: Judge, path: Path) -> None:
     elif judge.canonical(text) != text:  # in a style of its own: XLA must read it, and print the same from then on
         printed = judge.canonical(result.text)
         assert judge.canonical(printed) == printed
-    elif VARIADIC.search(text):
+    elif VARIADIC.search(text) or (ASYNC.search(text) and not is_scheduled(text)):
         check_same_graph(judge, result.text)
     else:
         check(judge, text, result.text)
