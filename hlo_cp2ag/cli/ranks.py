@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hlo_cp2ag.lowering.config import GridConfig
     from hlo_cp2ag.topology.cc_info import CCInfo, CCInfoError
     from hlo_cp2ag.topology.group_modes import Profile
+    from hlo_cp2ag.topology.process_grid import ProcessGrid
     from hlo_cp2ag.topology.replica_groups import Groups
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -445,7 +446,7 @@ def tp(in_path: str, names: tuple[str, ...], opcodes: str, as_json: bool, quiet:
                 f"--scan {name}: no computation and no calling attribute has this name", hint[:200]
             )
     found = find_tp_group(module, names or None, opcodes=wanted)
-    _check(found.collectives)
+    _check(found.collectives, _stated_grid(module))
 
     def iota(groups: Groups) -> IotaReplicaGroups | None:
         return iota_form(groups) if groups else None
@@ -577,14 +578,23 @@ def _collectives(module: HloModule, config: GridConfig, profile: str) -> list[Co
         raise
 
 
-def _check(found: tuple[Any, ...]) -> None:
+def _stated_grid(module: HloModule) -> ProcessGrid | None:
+    """The grid of a module whose header says one; a group needs no other."""
+    from hlo_cp2ag.cli.grid import module_grid
+
+    if all(module.header_attribute(name) is None for name in ("replica_count", "num_partitions")):
+        return None
+    return module_grid(module, None, None, 0, False).grid
+
+
+def _check(found: tuple[Any, ...], grid: ProcessGrid | None) -> None:
     from hlo_cp2ag.text.check_touched import check_touched
     from hlo_cp2ag.topology.group_modes import check_groups, group_mode
     from hlo_cp2ag.topology.replica_groups import group_list
 
     for instruction in found:
         check_touched(instruction)
-        check_groups(instruction, group_list(instruction), group_mode(instruction), None)
+        check_groups(instruction, group_list(instruction), group_mode(instruction), grid)
 
 
 def _hint(config: GridConfig) -> str:

@@ -525,3 +525,14 @@ def test_world_size_of_what_only_python_takes_for_json(text: str, says: str, tmp
     outcome = cp2ag("ranks", "world-size", "d.json", cwd=tmp_path)
     assert (outcome.code, outcome.stdout) == (2, b"")
     assert outcome.stderr.startswith(says)
+
+
+def test_tp_refuses_ids_outside_the_grid_of_the_header(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text(
+        "HloModule t, num_partitions=8\n\nsum {\n  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n  ROOT a = f32[] add(x, y)\n}\n\n"
+        "ENTRY main {\n  p = f32[8] parameter(0)\n  ROOT ar = f32[8] all-reduce(p), channel_id=1, use_global_device_ids=true, "
+        "replica_groups={{0,8}}, to_apply=sum\n}\n"
+    )
+    outcome = cp2ag("ranks", "tp", "m.hlo", cwd=tmp_path)
+    assert (outcome.code, outcome.stdout) == (2, b"")
+    assert "error: group id 8 is not among the 8 of the grid 1 x 8 (flattened_id)" in outcome.stderr
