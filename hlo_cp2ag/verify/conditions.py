@@ -13,11 +13,12 @@ from hlo_cp2ag.executor.plan import ModuleIndex
 from hlo_cp2ag.executor.registry import Context, integers
 from hlo_cp2ag.executor.values import Array
 from hlo_cp2ag.ir.module import Instruction
-from hlo_cp2ag.ir.shape import ArrayShape, element_bits
+from hlo_cp2ag.ir.shape import ArrayShape, element_bits, leaves
 from hlo_cp2ag.lowering.uniformity import Arrival
 from hlo_cp2ag.topology.replica_groups import Groups
 from hlo_cp2ag.verify.evaluation import is_collective
 from hlo_cp2ag.verify.findings import SiteMatch
+from hlo_cp2ag.verify.layouts import changed_layout
 
 
 def conditions(
@@ -34,7 +35,17 @@ def conditions(
         found.append(f"all devices enter {site.before.computation.name} together: {arrival.reason}{absent}")
     for instruction in new:
         found += _of_backend(instruction, after)
+    found += [f"a layout pass follows: {changed}" for changed in changed_layouts(site, before, after)]
     return list(dict.fromkeys(found))
+
+
+def changed_layouts(site: SiteMatch, before: Execution, after: Execution) -> Iterator[str]:
+    """Where a site, in either module, hands data on in another layout, as clauses."""
+    for region, index in ((site.before_region, before.index), (site.after_region, after.index)):
+        for instruction in with_called(region, index):
+            changed = changed_layout(instruction, index)
+            if changed:
+                yield changed
 
 
 def needs_all(site: SiteMatch, arrival: Arrival, before: Execution, after: Execution) -> bool:
@@ -128,17 +139,19 @@ def _of_backend(instruction: Instruction, context: Context) -> Iterator[str]:
             yield f"the backend's {opcode} {instruction.name} can reduce with {kind or computation.name}"
     if opcode not in ("all-gather", "all-to-all", "reduce-scatter"):
         return
-    for shape in context.operand_shapes(instruction):
-        if not isinstance(shape, ArrayShape):
+    shapes = [leaf for shape in (*context.operand_shapes(instruction), instruction.shape) for leaf in leaves(shape)]
+    for shape in shapes:
+        if not isinstance(shape, ArrayShape) or not shape.is_data:
             continue
         if element_bits(shape.element_type) < 8 and shape.element_type != "pred":
             yield f"the backend's {opcode} {instruction.name} moves packed {shape.element_type} right"
         dims = integers(instruction, "dimensions")
-        if dims and _not_first(shape, dims[0]):
+        if dims and dims[0] < shape.rank and _not_first(shape, dims[0]):
             yield (
                 f"a layout pass follows, or the backend's {opcode} {instruction.name} works along dimension {dims[0]}, "
                 f"which is not the most major one of {shape.to_text()}"
             )
+            return
 
 
 def _not_first(shape: ArrayShape, dim: int) -> bool:

@@ -39,7 +39,7 @@ def opt_barrier(site: Evaluation, instruction: Instruction, *operands: Moved) ->
     return operands[0] if len(operands) == 1 else operands
 
 
-@moves("domain", "all-reduce-done", "async-update")
+@moves("all-reduce-done", "async-update")
 def first_operand(site: Evaluation, instruction: Instruction, x: Moved, *rest: Moved) -> Moved:
     """The first operand."""
     return x

@@ -21,7 +21,7 @@ from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.verify import collective_movement, symbols
 from hlo_cp2ag.verify.bits import array_of_symbols, codes_of_bits
 from hlo_cp2ag.verify.control_movement import mover_of
-from hlo_cp2ag.verify.graph import is_stateful
+from hlo_cp2ag.verify.effects import Effects
 from hlo_cp2ag.verify.movement import MOVERS, Moved, Traced, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
@@ -99,6 +99,7 @@ class ModuleEvaluation:
         self.same_constants = same_constants
         self.index = index
         self.context = Execution(index, grid, profile)
+        self.effects = Effects(index)
         self.table = table
         self.steps = 0
         """How many instructions have been followed since somebody set it to 0."""
@@ -133,10 +134,10 @@ class ModuleEvaluation:
         """What a computation returns of operands; unknown if it does anything besides."""
         if self.steps > _MOST_STEPS:
             return unknown_of(computation.root.shape, f"it takes more than {_MOST_STEPS:,} steps to follow")
-        for node in self.index.nodes(computation):
-            if is_stateful(node.instruction):
-                inside = f"{node.instruction.opcode} {node.instruction.name}"
-                return unknown_of(computation.root.shape, f"{inside} does more than to compute its result")
+        effect = self.effects.within(computation)
+        if effect is not None:
+            why = f"{effect.opcode} {effect.name} does more than to compute its result"
+            return unknown_of(computation.root.shape, why)
         values: dict[int, Moved] = {}
         parameters = self.index.parameters(computation)
         for parameter, operand in zip(parameters, operands, strict=True):

@@ -11,7 +11,6 @@ from hlo_cp2ag.executor.plan import CALLING_ATTRIBUTES, ModuleIndex, Node, param
 from hlo_cp2ag.ir.literal import Literal
 from hlo_cp2ag.ir.module import AttributeText, Computation, Instruction
 from hlo_cp2ag.ir.source import HloError
-from hlo_cp2ag.text.opcodes import split_opcode
 from hlo_cp2ag.topology.replica_groups import group_list
 
 Key = tuple[object, ...]
@@ -19,21 +18,8 @@ Key = tuple[object, ...]
 ANNOTATIONS = ("metadata", "origin", "statistics")
 """Attributes that say nothing about what is computed. They are compared, but not to find an instruction's counterpart."""
 ORDER = "control-predecessors"
-_STATEFUL = frozenset(
-    (
-        *("rng", "rng-get-and-update-state", "infeed", "outfeed", "send", "recv", "send-done", "recv-done"),
-        *("custom-call", "rng-bit-generator"),
-    )
-)
-"""Opcodes of which two with the same operands need not be the same: each stands for itself, in text order."""
 _BLANKS = re.compile(r"\s+")
 _LONG = 4_000
-
-
-def is_stateful(instruction: Instruction) -> bool:
-    """Whether an instruction does something besides computing its result from its operands."""
-    split = split_opcode(instruction.opcode)
-    return instruction.opcode in _STATEFUL or (split is not None and split[1] in _STATEFUL)
 
 
 class Keys:

@@ -19,6 +19,7 @@ from hlo_cp2ag.verify.entering import Entering
 from hlo_cp2ag.verify.evaluation import LeafTable, ModuleEvaluation, is_collective
 from hlo_cp2ag.verify.findings import Difference, SiteMatch
 from hlo_cp2ag.verify.graph import Keys
+from hlo_cp2ag.verify.layouts import changed_layout
 from hlo_cp2ag.verify.matching import Explain, Matching
 from hlo_cp2ag.verify.report import Remark, SiteVerdict, UntouchedVerdict
 from hlo_cp2ag.verify.side import Side
@@ -306,8 +307,10 @@ class Proof:
         present = None if arrival.together else self._present(own, new)
         if not arrival.together:
             differences += self._unreached(matching, arrival)
+        differences += self._handed_on(matching)
+        differences += self._lost_attributes(matching)
         verdicts = [
-            site_verdict(matching, site, arrival, present, before, after, self._ignore_nan_payload)
+            site_verdict(matching, site, arrival, present, before, after, self._ignore_nan_payload, self._is_scheduled)
             for site in matching.sites
         ]
         self.sites += [v for v, site in zip(verdicts, matching.sites, strict=True) if self._is_worth_a_line(v, site)]
@@ -320,7 +323,30 @@ class Proof:
         """Data that is moved in another way within each device is not worth one, if it is shown."""
         first, second = (e.index for e in self._evaluations)
         regions = (*with_called(site.before_region, first), *with_called(site.after_region, second))
-        return verdict.outcome != "shown" or any(is_collective(instruction.opcode) for instruction in regions)
+        is_special = verdict.outcome != "shown" or bool(verdict.conditions)
+        return is_special or any(is_collective(instruction.opcode) for instruction in regions)
+
+    def _handed_on(self, matching: Matching) -> Iterator[Difference]:
+        """What no site needs, and hands data on in another layout."""
+        index = self._evaluations[1].index
+        of_sites = {id(i) for site in matching.sites for i in site.after_region}
+        for instruction in with_called((i for i in matching.extra if id(i) not in of_sites), index):
+            changed = changed_layout(instruction, index)
+            if changed:
+                yield Difference(f"{changed}, which only a layout pass makes right", None, instruction, certain=False)
+
+    def _lost_attributes(self, matching: Matching) -> Iterator[Difference]:
+        """A collective that stays one, but for its pairs or channel, keeps its other attributes."""
+        for site in matching.sites:
+            if site.after is None or len(site.before_region) != 1 or len(site.after_region) != 1:
+                continue
+            a, b = site.before, site.after
+            if a.opcode != b.opcode or a.opcode == "constant":
+                continue
+            for name in ("frontend_attributes", "backend_config", "sharding"):
+                mine, theirs = a.attribute_text(name), b.attribute_text(name)
+                if (mine and self._keys[0].value(a, mine)) != (theirs and self._keys[1].value(b, theirs)):
+                    yield Difference(f"{name} of {a.opcode} {a.name} differs", a, b, certain=False)
 
     def _misplaced(self, matching: Matching, new: Computation) -> Iterator[Difference]:
         """Collectives where no device can meet another: in what is applied to elements, or in a kernel."""

@@ -9,7 +9,7 @@ from hlo_cp2ag.ir.module import Computation, Instruction
 from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.verify.control_movement import mover_of
 from hlo_cp2ag.verify.evaluation import Blocked, ModuleEvaluation
-from hlo_cp2ag.verify.graph import Keys, is_stateful
+from hlo_cp2ag.verify.graph import Keys
 from hlo_cp2ag.verify.movement import Moved, unknown_of
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
@@ -41,6 +41,8 @@ class Side:
         self.waiting = [len(set(operands)) for operands in self.operands]
         self.ready = [i for i, count in enumerate(self.waiting) if count == 0]
         self.computable = [evaluation.is_computable(node.instruction, node.operands) for node in self.nodes]
+        self.has_effect = [evaluation.effects.of(node.instruction) is not None for node in self.nodes]
+        """Whether an instruction, or something that it calls, does more than to compute its result."""
         self.movers = [mover_of(node.instruction.opcode) for node in self.nodes]
         self._values: dict[tuple[int, bool], Moved] = {}
         self._blocked: dict[tuple[int, bool], int] = {}
@@ -63,12 +65,19 @@ class Side:
         opcode = self.instruction(place).opcode
         return self.movers[place] is not None or self.computable[place] or opcode == "constant"
 
+    def only_moves(self, place: int) -> bool:
+        """Whether an instruction only moves data, or computes from device ids and constants alone."""
+        opcode = self.instruction(place).opcode
+        reduces = opcode.startswith(("all-reduce", "reduce-scatter"))
+        computes = self.movers[place] in CALLS or self.movers[place] in COMPUTES or reduces
+        return self.computable[place] or (self.movers[place] is not None and not computes) or opcode == "constant"
+
     def key(self, place: int, class_of: ClassOf) -> object:
         """The key of an instruction all of whose operands have classes."""
         node = self.nodes[place]
         classes = tuple(self.classes[o] or 0 for o in self.operands[place])
         key: object = self.keys.key(node, classes, class_of)
-        if is_stateful(node.instruction):
+        if self.has_effect[place]:
             self._ordinals[key] = self._ordinals.get(key, -1) + 1
             key = (key, self._ordinals[key])
         return key

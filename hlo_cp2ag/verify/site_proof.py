@@ -13,7 +13,7 @@ from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.lowering.uniformity import Arrival
 from hlo_cp2ag.verify.bits import pattern_of
 from hlo_cp2ag.verify.comparison import Disagreement
-from hlo_cp2ag.verify.conditions import conditions, needs_all
+from hlo_cp2ag.verify.conditions import changed_layouts, conditions, needs_all
 from hlo_cp2ag.verify.findings import SiteMatch
 from hlo_cp2ag.verify.matching import Matching
 from hlo_cp2ag.verify.report import Counterexample, Place, SiteVerdict
@@ -36,8 +36,12 @@ def site_verdict(
     before: Execution,
     after: Execution,
     ignore_nan_payload: bool,
+    is_scheduled: bool,
 ) -> SiteVerdict:
-    """The verdict on one site of two matched computations; `present` are the devices that may come there, None for all."""
+    """The verdict on one site of two matched computations; `present` are the devices that may come there, None for all.
+
+    `is_scheduled` says that the module is, so that no layout pass follows.
+    """
     own = place_of(site.before)
     new = None if site.after is None else place_of(site.after)
     pairs = _pairs(site)
@@ -60,6 +64,9 @@ def site_verdict(
         # Compared on some devices alone, since the others never come, it cannot lean on all of them coming.
         if matching.lanes is not None and needs_all(site, arrival, before, after):
             return verdict("not shown", f"not all devices enter {site.before.computation.name}: {arrival.reason}")
+        changed = next(changed_layouts(site, before, after), "") if is_scheduled else ""
+        if changed:
+            return verdict("not shown", f"{changed}, and no layout pass follows in a scheduled module")
         leans_on = tuple(conditions(site, arrival, present, before, after))
     except HloError as error:
         return verdict("not shown", str(error))

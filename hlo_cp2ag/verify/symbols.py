@@ -30,7 +30,7 @@ UNKNOWN = np.int64(-(1 << 63))
 _room: ContextVar[int] = ContextVar("room", default=2 << 30)
 
 
-_SMALL = 1 << 20
+SMALL = 1 << 20
 """Bytes that a proof may always take: what has to be computed for an index is no matter."""
 
 
@@ -55,7 +55,7 @@ def at_most(size: int | None) -> Iterator[None]:
 def require_room(elements: int) -> None:
     """Raise TooLarge if an array of codes of that many elements takes too much."""
     # An op holds a few arrays of the size of its result at once.
-    if 32 * elements > max(_room.get(), _SMALL):
+    if 32 * elements > max(_room.get(), SMALL):
         raise TooLarge(32 * elements)
 
 

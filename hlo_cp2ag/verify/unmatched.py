@@ -14,7 +14,6 @@ from hlo_cp2ag.ir.source import HloError
 from hlo_cp2ag.verify.comparison import Disagreement, disagreement
 from hlo_cp2ag.verify.evaluation import Blocked, ModuleEvaluation, is_collective
 from hlo_cp2ag.verify.findings import Difference, SiteMatch
-from hlo_cp2ag.verify.graph import is_stateful
 from hlo_cp2ag.verify.side import CALLS, COMPUTES, lost_payload
 from hlo_cp2ag.verify.symbols import Symbols, TooLarge
 
@@ -40,7 +39,8 @@ class Unmatched:
         for place in needed:
             mover = before.movers[place]
             is_lone = not before.computable[place] and (mover is None or mover in CALLS or mover in COMPUTES)
-            if before.can_be_traced(place) and not (is_lone and before.waiting[place] == 0):
+            is_dead = not before.users[place] and place != before.root
+            if before.can_be_traced(place) and not ((is_lone or is_dead) and before.waiting[place] == 0):
                 if before.is_output(place) and self._report_site(place):
                     return True
             elif before.waiting[place] == 0:
@@ -53,9 +53,9 @@ class Unmatched:
         before = self.before
         needed: set[int] = set()
         for place in reversed(self._matching.open(before)):
-            is_end = not before.users[place] and not before.can_be_traced(place)
+            is_end = not before.users[place] and not before.only_moves(place)
             is_asked_for = any(user in needed for user in before.users[place])
-            if place == before.root or is_end or is_stateful(before.instruction(place)) or is_asked_for:
+            if place == before.root or is_end or before.has_effect[place] or is_asked_for:
                 needed.add(place)
         return sorted(needed)
 
@@ -196,8 +196,7 @@ class Unmatched:
             return f"{where} has {len(after.operands[other])} operands, not {len(before.operands[place])}", True
         for number, (x, y) in enumerate(zip(before.operands[place], after.operands[other], strict=True)):
             if before.classes[x] is None or before.classes[x] != after.classes[y]:
-                wanted, found = before.instruction(x), after.instruction(y)
-                return f"operand {number} of {where} is {found.name}, not what stands for {wanted.name}", True
+                return self._other_operand(f"operand {number} of {where}", x, y)
         own = {t.name: before.keys.value(a, t) for t in a.body.attributes}
         new = {t.name: after.keys.value(b, t) for t in b.body.attributes}
         for name in {**own, **new}:
@@ -213,6 +212,20 @@ class Unmatched:
         called, new_called = before.evaluation.index.all_called(a), after.evaluation.index.all_called(b)
         explained = [self._matching.explain(c, new_called[name]) for name, c in called.items() if name in new_called]
         return ("" if any(explained) else f"what {where} calls differs"), True
+
+    def _other_operand(self, which: str, wanted: int, found: int) -> tuple[str, bool]:
+        """That an operand is not the right one, and whether that is certain."""
+        a, b = self.before.instruction(wanted), self.after.instruction(found)
+        text = f"{which} is {b.opcode} {b.name}, not what stands for {a.opcode} {a.name}"
+        if self.after.classes[found] is not None:
+            return text, True
+        try:
+            judged = self._judged(wanted, found)
+        except TooLarge as error:
+            judged = Disagreement(False, f"too large: {error.size:,} bytes of symbols (--max-memory)")
+        if judged is None or judged.refuted:
+            return text, judged is not None
+        return f"{text}: {judged.why}", False
 
     # ---- in the end
 
@@ -254,11 +267,11 @@ class Unmatched:
         for place in self._matching.open(after):
             instruction = after.instruction(place)
             self._refuse_wrong(after.nodes[place])
-            if after.can_be_traced(place):
+            if after.can_be_traced(place) and not after.has_effect[place]:
                 if not after.users[place] and place != after.root:
                     self._refuse_broken(place)
                     self._matching.extra += after.region(place)
-            elif not has_failed or after.waiting[place] == 0:
+            elif not has_failed or after.waiting[place] == 0 or after.has_effect[place]:
                 text = f"{instruction.opcode} {instruction.name} is in the second module only"
                 self._matching.differences.append(Difference(text, None, instruction))
 

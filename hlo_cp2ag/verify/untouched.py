@@ -9,7 +9,7 @@ from hlo_cp2ag.ir.module import HloModule, Instruction
 from hlo_cp2ag.topology.process_grid import ProcessGrid
 from hlo_cp2ag.verify.evaluation import is_collective
 from hlo_cp2ag.verify.findings import Difference, SiteMatch
-from hlo_cp2ag.verify.graph import ANNOTATIONS, ORDER, is_stateful
+from hlo_cp2ag.verify.graph import ANNOTATIONS, ORDER
 from hlo_cp2ag.verify.matching import Matching
 from hlo_cp2ag.verify.side import Side
 
@@ -135,8 +135,7 @@ def _all_before(side: Side, instruction: Instruction) -> set[int]:
 def effects_difference(matching: Matching) -> Difference | None:
     """The first instruction with a side effect that comes in another place among those that have one."""
     before, after = matching.before, matching.after
-    own = [p for p, node in enumerate(before.nodes) if is_stateful(node.instruction) and before.classes[p] is not None]
-    new = [p for p, node in enumerate(after.nodes) if is_stateful(node.instruction) and after.classes[p] is not None]
+    own, new = ([p for p, has in enumerate(s.has_effect) if has and s.classes[p] is not None] for s in (before, after))
     for a, b in zip(own, new, strict=False):
         if before.classes[a] != after.classes[b]:
             first, second = before.instruction(a), after.instruction(b)

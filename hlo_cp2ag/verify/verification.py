@@ -11,13 +11,15 @@ from hlo_cp2ag.lowering.config import GridConfig, resolve_grid
 from hlo_cp2ag.lowering.sites import permutes
 from hlo_cp2ag.verify.proof import Proof
 from hlo_cp2ag.verify.report import Verdict
-from hlo_cp2ag.verify.symbols import at_most
+from hlo_cp2ag.verify.symbols import SMALL, at_most
 
 if TYPE_CHECKING:
     from hlo_cp2ag.verify.module_run import EngineRun
 
 DEFAULT_MAX_MEMORY = 2 << 30
 """Bytes that a proof or a run may take, unless the caller says otherwise."""
+_BYTES_A_DEVICE = 64
+"""What lists of devices take at least, before any data is looked at."""
 
 
 def verify(
@@ -57,6 +59,10 @@ def verify(
     after.check()
     config = grid_of_pair(before, after, replica_count, num_partitions, secondary_mesh_count, strict_grid)
     refuse_other_signature(before, after)
+    devices = config.grid.device_count
+    if max_memory is not None and _BYTES_A_DEVICE * devices > max(max_memory, SMALL):
+        message = f"tables of {devices:,} devices take more than the {max_memory:,} bytes allowed (--max-memory)"
+        raise before.header_error(message, "a larger --max-memory lets it try")
     proof = Proof(
         before,
         after,

@@ -170,7 +170,7 @@ def test_identity_backfill_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("add(%dynamic-slice.1, %p)", "add(%p, %p)", "operand 0 of add out is p, not what stands for ppermute"),
+        ("add(%dynamic-slice.1, %p)", "add(%p, %p)", "operand 0 of add out is parameter p, not what stands for collective-permute ppermute"),
         ("add(%dynamic-slice.1, %p)", "subtract(%dynamic-slice.1, %p)", "add out has no counterpart in the second module"),
         ("add(%dynamic-slice.1, %p)", "add(%dynamic-slice.1, %p), metadata={op_name=\"x\"}", "metadata of add out differs"),
         ("num_partitions=4", "num_partitions=4, is_scheduled=true", "the header of the first module has no is_scheduled"),
@@ -364,3 +364,9 @@ def test_who_never_comes_is_named() -> None:
     ).text
     first = json.loads(text)["sites"][0]["conditions"][0]
     assert first.endswith("; as it is, device 2 never comes to all-gather all-gather")
+
+
+def test_more_devices_than_memory_has_room_for(folder: Path) -> None:
+    outcome = _verify(folder, "before.hlo", "after.hlo", "--num-partitions", "1000000000")
+    assert (outcome.code, outcome.text) == (2, "")
+    assert "error: tables of 1,000,000,000 devices take more than the 2,147,483,648 bytes allowed" in outcome.stderr
